@@ -1,46 +1,42 @@
-"""Acceptance: a trigger's request becomes a durable run, then a wake-up is sent.
+"""Acceptance: makes a run request durable, then sends a wake-up.
 
-The order is the promise. The insert is majority-acknowledged before anybody is told "accepted"; the
-message comes after and may be lost, since the reconciler re-publishes what stays queued.
+The order is a guarantee. The insert is majority-acknowledged before a caller gets "accepted". The wake-up comes after
+it and may be lost: the reconciler publishes what stays queued again.
 """
 
 import logging
-from typing import Protocol
 
 from workers.crash_points import crash_point
 from workers.store.run import Accepted, RunRequest
+from workers.store.run_store import RunStore
 from workers.tracing.tracing import NO_TRACING, TracedRequest, Tracing
 from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
 
 
-class RunInserter(Protocol):
-    async def insert(self, request: RunRequest) -> Accepted: ...
-
-
 class Acceptance:
-    def __init__(self, store: RunInserter, wakeups: WakeupSender, tracing: Tracing = NO_TRACING) -> None:
+    def __init__(self, store: RunStore, wakeups: WakeupSender, tracing: Tracing = NO_TRACING) -> None:
         self._store = store
         self._wakeups = wakeups
         self._tracing = tracing
 
     async def accept(self, request: RunRequest) -> Accepted:
-        asked = self.start_span(request)
+        span = self.start_span(request)
         crash_point("accepting")
         try:
-            accepted = await self._store.insert(asked.request)
+            accepted = await self._store.insert(span.request)
         except BaseException as error:
-            asked.end_failed(error)
+            span.end_failed(error)
             raise
-        return self.publish(asked, accepted)
+        return self.publish(span, accepted)
 
     def start_span(self, request: RunRequest) -> TracedRequest:
-        """For whoever inserts many at once: `request` of it is what to insert, and then it is `told`."""
+        """Starts the span of one request of a bulk insert; `publish` ends it."""
         return self._tracing.start_trigger_span(request)
 
     def publish(self, span: TracedRequest, accepted: Accepted) -> Accepted:
-        """Of a run that is durable by now: the log, the trace and the workers hear of it."""
+        """Logs a run that is durable, ends its span and wakes a worker."""
         crash_point("inserted")
         request = span.request
         span.end_accepted(accepted)
@@ -55,7 +51,7 @@ class Acceptance:
                     **span.log_fields,
                 },
             )
-        # Whoever has to wait for its time or its turn is woken by what it waits for.
+        # A run that waits for its time or its order key is woken by the release of that limit.
         if accepted.created and accepted.ready:
             self._wakeups.send(accepted.run_id)
         return accepted

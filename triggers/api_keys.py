@@ -1,4 +1,4 @@
-"""API keys: made once, shown once, kept as a hash, scoped to one app or to all, to read, to write or to approve."""
+"""API keys: shown once, stored as a hash, for one app or all."""
 
 import hashlib
 import re
@@ -25,7 +25,7 @@ _RATE_SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 Access = Literal["read", "write"]
 Right = Literal["approve"]
-# In sentences for people whose key lacks it.
+# The hint in errors for a key that lacks the right.
 HOW_TO_APPROVE = "`unattended keys create NAME --may approve` makes a key that may, with `--app APP` for one app"
 
 
@@ -33,7 +33,7 @@ HOW_TO_APPROVE = "`unattended keys create NAME --may approve` makes a key that m
 class ApiKey:
     id: str
     name: str
-    app_id: str | None  # None: every app
+    app_id: str | None  # None: all apps
     created_at: datetime
     revoked_at: datetime | None = None
     access: Access = "write"
@@ -47,12 +47,12 @@ class ApiKey:
 
     @property
     def may_approve(self) -> bool:
-        """Whether it answers and gives up what waits for a person, and answers in advance by a trigger."""
+        """Allows to answer and discard waiting runs, and to set `ui_responses`."""
         return self.access == "write" and "approve" in self.may
 
     @property
     def burst(self) -> int:
-        """So many calls at once: what two seconds give, or one unit of a slower rate."""
+        """Calls allowed at once: those of two seconds, or of one unit of a slower rate."""
         return self.rate.count * 2 if self.rate.seconds == 1 else self.rate.count
 
 
@@ -70,7 +70,7 @@ class ApiKeys:
         expires_at: datetime | None = None,
         may: Sequence[Right] = (),
     ) -> str:
-        """The key in clear text, for the only time."""
+        """Returns the key in clear text, which is stored nowhere."""
         await self._keys.create_index([("hash", ASCENDING)], name="one_key_per_hash", unique=True)
         plaintext = KEY_PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
         document = {
@@ -94,7 +94,10 @@ class ApiKeys:
         return [_read_api_key(document) for document in documents]
 
     async def revoke(self, key_id: str) -> bool:
-        """False when there is no such key, or it was revoked before. The record stays, for whoever asks later."""
+        """Returns False for an unknown key or one already revoked.
+
+        The record stays for later audits.
+        """
         change = {"$set": {"revoked_at": datetime.now(UTC)}}
         result = await self._keys.update_one({"_id": key_id, "revoked_at": None}, change)
         return result.modified_count == 1
@@ -103,13 +106,13 @@ class ApiKeys:
         return await self.find(hash_key(plaintext)) if has_key_format(plaintext) else None
 
     async def find(self, hash_: str) -> ApiKey | None:
-        """Of those that are neither revoked nor expired."""
+        """Finds a key that is neither revoked nor expired."""
         document = await self._keys.find_one({"hash": hash_, "revoked_at": None}, {"hash": 0})
         found = None if document is None else _read_api_key(document)
         return found if found is not None and found.is_valid(datetime.now(UTC)) else None
 
     async def note_use(self, key_id: str, at: datetime) -> None:
-        """Nothing depends on it: one acknowledgement is enough."""
+        """Writes with w=1: nothing depends on this time."""
         keys = self._keys.with_options(write_concern=WriteConcern(w=1))
         await keys.update_one({"_id": key_id}, {"$max": {"last_used_at": at}})
 
@@ -119,7 +122,7 @@ def has_key_format(plaintext: str) -> bool:
 
 
 def parse_rate(text: str) -> Rate:
-    """`100/s`, `600/m` or `5000/h`."""
+    """Parses `100/s`, `600/m` or `5000/h`."""
     match = _RATE.fullmatch(text.strip())
     if match is None:
         raise ValueError("write a rate such as 100/s, 600/m or 5000/h")
@@ -132,10 +135,12 @@ def format_rate(rate: Rate) -> str:
 
 
 def hash_key(plaintext: str) -> str:
-    """Plain SHA-256, no salt and no slow hash: those protect secrets that people choose and can be guessed.
+    """Hashes with plain SHA-256.
 
-    This one is 256 random bits, which nobody enumerates; a slow hash would only cost every request its time,
-    and a salt would forbid the lookup by hash.
+    Salts and slow hashes protect passwords that people choose.
+
+    A key is 256 random bits, which cannot be enumerated. A slow hash would only delay each request, and a salt would
+    prevent the lookup by hash.
     """
     return hashlib.sha256(plaintext.encode("ascii")).hexdigest()
 
@@ -152,5 +157,5 @@ def _read_api_key(document: Mapping[str, Any]) -> ApiKey:
         rate=DEFAULT_RATE if rate is None else Rate(rate["count"], rate["seconds"]),
         expires_at=document.get("expires_at"),
         last_used_at=document.get("last_used_at"),
-        may=tuple(document.get("may") or ()),  # keys of older versions have no such right
+        may=tuple(document.get("may") or ()),  # keys of older versions have no `may`
     )

@@ -1,8 +1,8 @@
-"""Pausing by budget: what starts runs of an app or a workflow whose money is spent is paused until there is some again.
+"""Budget pauses: pauses the triggers of an app or workflow without budget.
 
-Only for budgets that say so. Every look compares what is to be paused with what is paused for this reason: a pause of
-somebody's own is neither made nor ended here, and who resumes a trigger by hand is not overruled while the budget stays
-as it is. Any number of schedulers may look.
+Only budgets with `pause_triggers` do this. Each check compares the pauses that are due with the pauses of this reason
+in the store; an operator's pause is never touched. A trigger that an operator resumed stays active until its budget
+is exhausted anew. Any number of schedulers may check.
 """
 
 import logging
@@ -14,18 +14,16 @@ from accounting.budgets.alerts import describe_until
 from accounting.budgets.budget_status import BudgetStatus, read_statuses
 from accounting.budgets.budget_store import BudgetStore
 from accounting.budgets.window_calendar import EPOCH
-from triggers.register.precedence import is_for_app
-from triggers.register.trigger import Trigger, declared_triggers
+from triggers.register.trigger import Trigger, declared_triggers, is_for_app
 from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import MAX_PAUSED_APPS
 from triggers.role_context import RoleContext
-from triggers.schedule.tick_starter import last_resumed_at
 
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 2.0
 
-PauseTarget = tuple[str, str | None]  # a trigger's id, and the app for which it is paused
+PauseTarget = tuple[str, str | None]  # the trigger's id, and the app it is paused for
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +38,28 @@ class BudgetPauser:
         self._context = context
 
     async def update_pauses(self) -> float:
-        """Returns the seconds until the next look."""
-        wanted = await self._find_due_pauses()
+        """Returns the seconds until the next check."""
+        due_pauses = await self._find_due_pauses()
         paused = await self._context.triggers.find_budget_pauses()
-        missing = {place: wanted[place] for place in wanted.keys() - paused}
+        missing = {target: due_pauses[target] for target in due_pauses.keys() - paused}
         records = await self._context.triggers.find_records([id_ for id_, _ in missing]) if missing else {}
-        for (id_, _), each in missing.items():
-            await self._pause(each, records.get(id_))
-        for id_, app_id in paused - wanted.keys():
+        for (id_, _), due_pause in missing.items():
+            await self._pause(due_pause, records.get(id_))
+        for id_, app_id in paused - due_pauses.keys():
             if await self._context.triggers.resume_by_budget(id_, app_id=app_id):
                 log.info("trigger_resumed", extra={"trigger": id_, "app_id": app_id, "by": "its budget"})
         return CHECK_INTERVAL_S
 
     async def _find_due_pauses(self) -> Mapping[PauseTarget, _DuePause]:
         found: dict[PauseTarget, _DuePause] = {}
-        if not any(kept.budget.pause_triggers for kept in await BudgetStore(self._context.database).list()):
+        if not any(stored.budget.pause_triggers for stored in await BudgetStore(self._context.database).list()):
             return found
-        every = await read_statuses(self._context.database)
-        spent = [each for each in every if each.budget.pause_triggers and each.is_exhausted]
-        for standing in sorted(spent, key=lambda each: each.exhausted_since or EPOCH):
-            async for each in self._pauses_for(standing):
-                found[each.trigger.id, each.app_id] = each  # of several the newest: who resumed it knew the others
+        statuses = await read_statuses(self._context.database)
+        exhausted = [status for status in statuses if status.budget.pause_triggers and status.is_exhausted]
+        for status in sorted(exhausted, key=lambda status: status.exhausted_since or EPOCH):
+            async for due_pause in self._pauses_for(status):
+                # The newest of several budgets wins: the operator who resumed the trigger saw the older ones.
+                found[due_pause.trigger.id, due_pause.app_id] = due_pause
         return found
 
     async def _pauses_for(self, status: BudgetStatus) -> AsyncIterator[_DuePause]:
@@ -79,18 +78,17 @@ class BudgetPauser:
         return (trigger for trigger in found if workflow in (None, trigger.workflow))
 
     async def _pause(self, due_pause: _DuePause, record: TriggerRecord | None) -> None:
-        trigger, app_id, standing = due_pause.trigger, due_pause.app_id, due_pause.status
-        if record is not None and (_was_resumed(record, app_id, standing.exhausted_since) or _is_full(record, app_id)):
-            return  # its runs are held or refused all the same
-        note = f"its money is spent {describe_until(standing.budget, standing.end)}"
-        pause = Pause(datetime.now(UTC), f"the budget {standing.budget.id}", note, "budget")
+        trigger, app_id, status = due_pause.trigger, due_pause.app_id, due_pause.status
+        if record is not None and (_was_resumed(record, app_id, status.exhausted_since) or _is_full(record, app_id)):
+            return  # the budget still holds or refuses its runs
+        note = f"its money is spent {describe_until(status.budget, status.end)}"
+        pause = Pause(datetime.now(UTC), f"the budget {status.budget.id}", note, "budget")
         if await self._context.triggers.pause_by_budget(trigger, pause, app_id=app_id):
-            said = {"trigger": trigger.id, "app_id": app_id, "by": pause.by}
-            log.warning("trigger_paused", extra=said)
+            log.warning("trigger_paused", extra={"trigger": trigger.id, "app_id": app_id, "by": pause.by})
 
 
 def _was_resumed(record: TriggerRecord, app_id: str | None, since: datetime | None) -> bool:
-    resumed = last_resumed_at(record.document, app_id)
+    resumed = record.last_resumed_at(app_id)
     return resumed is not None and since is not None and resumed > since
 
 

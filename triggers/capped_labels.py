@@ -1,10 +1,11 @@
-"""Capped labels: the first so many names as they are, the others as one. Metrics must not grow with what is made at run
-time."""
+"""Capped labels: bounds the number of label values of a metric."""
 
 OTHER = "_other"
 
 
 class CappedLabels:
+    """Keeps the first `max_labels` names, and folds all others into one."""
+
     def __init__(self, max_labels: int) -> None:
         self._max_labels = max_labels
         self._known: set[str] = set()

@@ -1,4 +1,8 @@
-"""Payloads: `=expr` and `when` over an event, by JMESPath, which cannot execute anything, nor go on for ever."""
+"""Event expressions: `=expr` and `when` over an event, in JMESPath.
+
+Expressions can execute nothing, and their work is bounded. They run on the event loop; one that takes longer than
+some 10 ms moves to a thread.
+"""
 
 import asyncio
 import time
@@ -14,39 +18,46 @@ from workflows.context.expressions.quick_expression import is_truthy
 
 # Some 10 ms of CPU, for all expressions of one event together.
 MAX_LOOP_STEPS = 10_000
-# Of CPU: MOST_STEPS take half a second. On a busy machine an event is not refused that is taken on an idle one.
+# CPU time, so that a busy machine refuses no event that an idle one accepts. The maximum of steps takes 0.5 s.
 THREAD_TIMEOUT_CPU_S = 3.0
-# With those that wait for the thread; senders hang up after ten seconds.
+# Includes the wait for the thread. Senders close the connection after ten seconds.
 THREAD_WAIT_TIMEOUT_S = 6.0
 
 Result = TypeVar("Result")
 
-# One thread: with several, the loop would have to wait for each of them whenever it wants to go on.
+# One thread only: with several, the event loop would wait for the GIL behind each of them.
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="expressions")
 
 
 class ExpressionError(ValueError):
-    """An expression that this event does not satisfy; the text names the expression."""
+    """The event does not fit an expression; the text names the expression."""
+
+
+class EvaluatorBusyError(Exception):
+    """No thread was free in time to evaluate the expressions of a large event."""
+
+    def __init__(self) -> None:
+        super().__init__("too many large events at once; try again")
 
 
 def evaluate(expression: str, event: Any, effort: StepBudget | None = None) -> Any:
-    """`effort`: what several expressions may cost together."""
+    """Evaluates one expression. Several may share the budget `effort`."""
     try:
         return compile_bounded(expression)(event, effort or StepBudget(event))
-    # The library lets through what Python says about mixed types, a zero step or an infinite number.
+    # The library passes on Python's errors about mixed types, a zero step or an infinite number.
     except (JMESPathError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise ExpressionError(f"expression {expression!r}: {str(error).partition(chr(10))[0]}") from None
 
 
 def is_condition_met(expression: str | None, event: Any, effort: StepBudget | None = None) -> bool:
-    """Truth as JMESPath has it: false, null, and empty text, lists and objects are false."""
+    """Follows JMESPath: false, null, and empty text, lists and objects are false."""
     if expression is None:
         return True
     return is_truthy(evaluate(expression, event, effort))
 
 
 def resolve(template: Any, event: Any, effort: StepBudget | None = None) -> Any:
-    """A literal as it is; a string that begins with `=` as what it selects from the event."""
+    """Replaces each string that begins with `=` by its value in the event."""
     return _resolve_value(template, event, effort or StepBudget(event))
 
 
@@ -61,7 +72,7 @@ def _resolve_value(template: Any, event: Any, effort: StepBudget) -> Any:
 
 
 def _resolve_expression(expression: str, event: Any, effort: StepBudget) -> Any:
-    """What is selected many times is kept many times, though it is one value here."""
+    """Charges the size of a value each time that it is selected and stored."""
     value = evaluate(expression, event, effort)
     try:
         effort.spend_on_value(value)
@@ -71,7 +82,7 @@ def _resolve_expression(expression: str, event: Any, effort: StepBudget) -> Any:
 
 
 def resolve_text(template: Any, event: Any, effort: StepBudget | None = None) -> str | None:
-    """For names (app, user, message): text stays, numbers become text, structures are refused."""
+    """Resolves text: numbers become text, and structures are refused."""
     value = resolve(template, event, effort)
     if value is None or isinstance(value, str):
         return value
@@ -81,7 +92,7 @@ def resolve_text(template: Any, event: Any, effort: StepBudget | None = None) ->
 
 
 class OffLoopError(Exception):
-    """The work is too long for the event loop; not an error of the expression."""
+    """The work takes too long for the event loop; the expression itself may be fine."""
 
 
 class _LoopEffort(StepBudget):
@@ -97,21 +108,27 @@ class _LoopEffort(StepBudget):
 
 
 class ExpressionEvaluator:
-    """What the expressions of one trigger cost for one event, however many of them there are."""
+    """Evaluates a trigger's expressions over one event, within one budget."""
 
     def __init__(self, event: Any) -> None:
         self._event = event
         self._loop_effort: _LoopEffort | None = _LoopEffort()
 
     async def evaluate(self, work: Callable[[StepBudget], Result]) -> Result:
-        """`work` may be called twice, so it must change nothing. Raises TimeoutError if no thread was free in time."""
+        """Runs `work`, which may be called twice and must change nothing.
+
+        Raises EvaluatorBusyError.
+        """
         if self._loop_effort is not None:
             try:
                 return work(self._loop_effort)
             except OffLoopError:
                 self._loop_effort = None
-        async with asyncio.timeout(THREAD_WAIT_TIMEOUT_S):
-            return await asyncio.get_running_loop().run_in_executor(_THREAD, self._in_thread, work)
+        try:
+            async with asyncio.timeout(THREAD_WAIT_TIMEOUT_S):
+                return await asyncio.get_running_loop().run_in_executor(_THREAD, self._in_thread, work)
+        except TimeoutError:
+            raise EvaluatorBusyError from None
 
     def _in_thread(self, work: Callable[[StepBudget], Result]) -> Result:
         return work(StepBudget(self._event, deadline=time.thread_time() + THREAD_TIMEOUT_CPU_S))

@@ -1,4 +1,7 @@
-"""The kinds of triggers, by the type that packages and documents name. A new one is a folder, and a line here."""
+"""The kinds of triggers, by the type that packages and documents name.
+
+A new kind is a folder and a line here.
+"""
 
 from collections.abc import Mapping
 

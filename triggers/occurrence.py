@@ -1,6 +1,4 @@
-"""A happening: what every kind of trigger makes of the outside world, in the shape of a CloudEvent, and the one way
-from there to a run request.
-"""
+"""Occurrences: an event of any kind of trigger, and its run request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,8 +16,10 @@ CLOUD_EVENTS_VERSION = "1.0"
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """`id` makes it unlike any other of its source: a nominal time, a resume token, a delivery id. `data` is what the
-    trigger's expressions see."""
+    """One event of a trigger. Its expressions see `data`.
+
+    `id` is unique within the source: a nominal time, a resume token or a delivery id.
+    """
 
     trigger: Trigger
     app_id: str
@@ -37,7 +37,7 @@ class Occurrence:
         return f"unattended.trigger.{self.trigger.spec.type}"
 
     def as_cloud_event(self) -> Mapping[str, Any]:
-        """Without its data, which may be large and private."""
+        """Leaves out the data, which may be large and private."""
         return {
             "specversion": CLOUD_EVENTS_VERSION,
             "id": self.id,
@@ -54,9 +54,12 @@ def build_run_request(
     effort: StepBudget | None = None,
     **request_fields: Any,
 ) -> RunRequest:
-    """Raises PayloadError for what the trigger's expressions cannot be computed from. `run_input` is for a kind whose
-    data is the input, `effort` what the expressions may cost; `more` are further fields of the request, such as
-    `not_before` and `order_key`."""
+    """Maps an occurrence to a run request.
+
+    Raises ExpressionError when the trigger's expressions do not fit it.
+
+    `run_input` replaces the mapped input. `request_fields` are further fields, such as `not_before` and `order_key`.
+    """
     spec = occurrence.trigger.spec
     return RunRequest(
         app_id=occurrence.app_id,
@@ -77,8 +80,13 @@ def build_run_request(
 
 
 def select_app(template: Any, data: Any, effort: StepBudget | None = None) -> str:
-    """The app that `app_id: =expr` names in this event."""
-    app_id = resolve_text(template, data, effort)
-    if not app_id or len(app_id) > MAX_APP_ID_LENGTH or not app_id.isprintable():
+    """Returns the app that `app_id: =expr` selects from this event."""
+    app_id = parse_app_id(resolve_text(template, data, effort))
+    if app_id is None:
         raise ExpressionError(f"app_id {template!r} selects no usable name")
     return app_id
+
+
+def parse_app_id(text: str | None) -> str | None:
+    """Returns the text if it can be an app's id, else None."""
+    return text if text and len(text) <= MAX_APP_ID_LENGTH and text.isprintable() else None

@@ -1,4 +1,4 @@
-"""A trigger role's ground: the store, the wake-ups and the packages, opened and closed in order."""
+"""The role context: store, wake-ups and packages of a trigger role."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -49,18 +49,18 @@ def build_role_context(
 
 @asynccontextmanager
 async def open_role_context(settings: Settings, *, role: str = "cli") -> AsyncIterator[RoleContext]:
-    """`settings` has both server addresses."""
+    """Opens the services. `settings` has both server addresses."""
     database = connect(settings.mongodb_url or "", database=settings.database)
     wakeups = Wakeups(celery_publisher(configure(settings)))
     tracing = open_tracing(settings, role=role)
     try:
         catalog = Catalog(package_directories(settings.packages))
-        ground = build_role_context(database, settings, catalog=catalog, wakeups=wakeups, tracing=tracing)
-        await ground.store.ensure_indexes()
-        await ground.triggers.ensure_indexes()
+        context = build_role_context(database, settings, catalog=catalog, wakeups=wakeups, tracing=tracing)
+        await context.store.ensure_indexes()
+        await context.triggers.ensure_indexes()
         wakeups.start()
-        yield ground
-        await ground.stats.write()
+        yield context
+        await context.stats.write()
     finally:
         await wakeups.stop()
         await database.client.close()

@@ -1,4 +1,4 @@
-"""A role's loop: repeats a step until it is told to stop, and outlasts a MongoDB that is away."""
+"""The service loop: repeats a step, and survives outages of MongoDB."""
 
 import asyncio
 import logging
@@ -12,17 +12,18 @@ log = logging.getLogger(__name__)
 
 MIN_PAUSE_S = 0.5
 MAX_PAUSE_S = 10.0
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Outage:
-    """One line when it begins and one when it ends, however often is tried in between."""
+    """Logs one line when an outage begins and one when it ends."""
 
     def __init__(self, step_name: str) -> None:
         self._step_name = step_name
         self._failures = 0
 
     def record_failure(self, error: PyMongoError) -> float:
-        """Seconds to wait before the next try."""
+        """Returns the seconds to wait before the next try."""
         if self._failures == 0:
             log.warning(
                 "mongodb_unavailable",
@@ -39,7 +40,7 @@ class Outage:
 
 
 async def repeat(step: Callable[[], Awaitable[float]], *, step_name: str, stop: asyncio.Event) -> None:
-    """`step` returns the seconds until it wants to be called again."""
+    """Repeats `step`, which returns the seconds until its next call."""
     outage = Outage(step_name)
     while not stop.is_set():
         try:
@@ -52,7 +53,7 @@ async def repeat(step: Callable[[], Awaitable[float]], *, step_name: str, stop: 
 
 
 async def wait_for_stop(stop: asyncio.Event, seconds: float) -> None:
-    """Up to `seconds`, less when told to stop; always lets others run."""
+    """Waits up to `seconds`, or until `stop`. Always yields to other tasks."""
     try:
         async with asyncio.timeout(max(seconds, 0.001)):
             await stop.wait()
@@ -62,13 +63,19 @@ async def wait_for_stop(stop: asyncio.Event, seconds: float) -> None:
 
 @contextmanager
 def stop_on_signals() -> Iterator[asyncio.Event]:
-    loop = asyncio.get_running_loop()
+    """Yields an event that SIGTERM and SIGINT set."""
     stop = asyncio.Event()
-    signals = (signal.SIGTERM, signal.SIGINT)
-    for each in signals:
-        loop.add_signal_handler(each, stop.set)
-    try:
+    with handle_stop_signals(stop.set):
         yield stop
+
+
+@contextmanager
+def handle_stop_signals(on_signal: Callable[[], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number in _STOP_SIGNALS:
+        loop.add_signal_handler(number, on_signal)
+    try:
+        yield
     finally:
-        for each in signals:
-            loop.remove_signal_handler(each)
+        for number in _STOP_SIGNALS:
+            loop.remove_signal_handler(number)

@@ -1,5 +1,7 @@
-"""The protocol of a trigger's kind. A new kind is one folder with a `kind.py`, a spec beside the others in
-`workflows/package/trigger_specs/`, and its line in `triggers/kind_registry.py`; the role it names serves it.
+"""The protocol of a trigger kind.
+
+A new kind is a folder with a `<name>_kind.py`, a spec in `workflows/package/trigger_specs/`, and a line in
+`triggers/kind_registry.py`. The role that it names serves it.
 """
 
 from collections.abc import Mapping
@@ -20,23 +22,22 @@ Role = Literal["scheduler", "watcher", "gateway"]
 class TriggerKind(Protocol):
     @property
     def type(self) -> str:
-        """As packages and documents name it."""
+        """The name in packages and documents."""
 
     @property
     def role(self) -> Role:
-        """Which process serves it."""
+        """The process that serves triggers of this kind."""
 
     def inactive_reason(self, trigger: Trigger, settings: Settings) -> str | None:
-        """Why it starts nothing whatever happens, in words for whoever wrote it; None when it may start runs."""
+        """Returns why the trigger can never start a run; None for an active one."""
 
     def app_key_refusal(self, spec: TriggerSpec) -> str | None:
-        """Why an API key of one app may not make such a trigger; None when it may."""
+        """Returns why a key of one app may not create such a trigger, or None."""
 
     def initial_fields(
         self, trigger: Trigger, now: datetime, before: Mapping[str, Any] | None = None
     ) -> Mapping[str, Any]:
-        """What its document says from the moment it is made at run time, beside the spec; or is edited, and then
-        `before` is the document as it was."""
+        """Returns the fields to store on creation, or on the edit of `before`."""
 
     async def describe(
         self,
@@ -45,7 +46,10 @@ class TriggerKind(Protocol):
         database: AsyncDatabase[dict[str, Any]],
         settings: Settings,
     ) -> Mapping[str, Any]:
-        """What `triggers show` tells of it beside what all kinds have: next times, a stream's position, an address."""
+        """Returns what `triggers show` adds: next times, a position, an address."""
 
     def manual_event(self, trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Occurrence:
-        """What `triggers fire` starts: `event` is what the caller gave in the place of the real one, or nothing."""
+        """Builds the occurrence for `triggers fire`.
+
+        `event` replaces the real event; it may be empty.
+        """

@@ -21,7 +21,7 @@ from ops.presenters.budget_text import WARNING_SHARE
 from ops.presenters.times import format_duration
 from triggers.api.paging import Paging
 from triggers.api.run_queries import find_newest_runs
-from triggers.control.trigger_listing import TriggerFilter, runtime_query
+from triggers.control.trigger_listing import TriggerFilter
 from workers.store.matching import Matching
 from workers.store.run import HoldKind, RunState
 from workers.store.run_listing import RunListing
@@ -76,9 +76,7 @@ async def show_overview(context: ConsoleContext, _request: Request, visitor: Vis
         _find_longest_waiting(store, app_id, now),
         trigger_rows(context, visitor, TriggerFilter(app_id, state="paused"), limit=MAX_PAUSED),
         _find_inactive_triggers(context, visitor),
-        context.role.triggers.triggers.count_documents(
-            runtime_query(TriggerFilter(app_id), ""), limit=MAX_TRIGGERS_SCANNED + 1
-        ),
+        context.role.triggers.count_runtime_triggers(app_id, limit=MAX_TRIGGERS_SCANNED + 1),
         *(_count_runs(store, tile.run_filter) for tile in tiles),
     )
     return context.renderer.render(

@@ -20,16 +20,14 @@ from prometheus_client import CollectorRegistry
 
 from tests.chaos.lengths import add_summary_line, by_length
 from tests.integration.stage import wait_until, write_package
-from tests.integration.triggers.schedule_bench import Ground
+from tests.integration.triggers.schedule_bench import scheduler_context
 from tests.trigger_packages import package_with_triggers
 from triggers.acceptance import Acceptance
-from triggers.register.trigger_store import TriggerStore
 from triggers.schedule.schedule_metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
 from workers.setting_values import Address
 from workers.settings import Settings, as_environment
 from workers.store.run_store import RunStore
-from workflows.package.catalog import Catalog
 from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=120, long=900))]
@@ -60,8 +58,7 @@ class Crew:
     """Schedulers on clocks of their own; whoever is killed has a successor that knows nothing."""
 
     def __init__(self, store: RunStore, chance: random.Random) -> None:
-        triggers = TriggerStore(store.database)
-        self._ground = Ground(store.database, store, Acceptance(store, SilentWakeups()), triggers, Catalog(()))
+        self._context = scheduler_context(store, Acceptance(store, SilentWakeups()))
         self._chance = chance
         self.now = START
         self.killed = 0
@@ -69,7 +66,7 @@ class Crew:
 
     def scheduler(self, skew: timedelta) -> Scheduler:
         metrics = ScheduleMetrics(CollectorRegistry())
-        return Scheduler(self._ground, metrics=metrics, clock=lambda: self.now + skew, packages=lambda: PACKAGES)
+        return Scheduler(self._context, metrics=metrics, clock=lambda: self.now + skew, packages=lambda: PACKAGES)
 
     async def step(self) -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.chaos.lengths import add_summary_line, by_length
 from tests.integration.stage import wait_until
-from tests.integration.triggers.test_gateway_crowd import gateway_process
+from tests.integration.triggers.test_gateway_flood import gateway_process
 from tests.webhook_senders import BY_NAME
 from workers.settings import Settings
 

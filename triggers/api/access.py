@@ -1,4 +1,4 @@
-"""Access: who calls, what that key may see, what it may change, and whether it may approve."""
+"""Access: the caller of a request, and what its key may see, change and approve."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from triggers.api.api_problems import invalid_fields
 from triggers.api_keys import HOW_TO_APPROVE, ApiKey
 from triggers.gateway.http_problems import ProblemError
 
-CALLER_SCOPE_KEY = "unattended.caller"  # where the door leaves it in a request's scope
+CALLER_SCOPE_KEY = "unattended.caller"  # the key in a request's scope, set by ApiKeyMiddleware
 
 _BEARER = HTTPBearer(
     scheme_name="api_key",
@@ -25,12 +25,15 @@ class Caller:
 
     @property
     def scope(self) -> str | None:
-        """The one app that this caller sees; None for all. Goes into every question to the store."""
+        """The only app that this caller sees; None for all.
+
+        Each query of the store uses it.
+        """
         return self.key.app_id
 
     @property
     def name(self) -> str:
-        """For records of who did something."""
+        """The name in records of changes."""
         return f"{self.key.name} (api)"
 
     @property
@@ -39,33 +42,36 @@ class Caller:
 
     @property
     def rights(self) -> dict[str, Any]:
-        """As the functions that make and fire triggers take them."""
+        """The rights as keyword arguments of the functions that create and fire triggers."""
         return {"viewer": self.scope, "may_approve": self.may_approve}
 
     def resolve_optional_app(self, app_id: str | None) -> str | None:
-        """The app to look at, where it may be left out; None for all apps."""
+        """Returns the app to read, where it may be left out; None for all apps."""
         if self.key.app_id is None or app_id in (None, self.key.app_id):
             return self.key.app_id or app_id
         raise ProblemError(403, f"this key is for the app {self.key.app_id} alone; leave app_id out")
 
     def resolve_app(self, app_id: str | None) -> str:
-        """The app to act for. A key of all apps has to name it, which no schema can say."""
+        """Returns the app to act for.
+
+        A key for all apps must name it, which no schema can express.
+        """
         found = self.resolve_optional_app(app_id)
         if found is None:
-            raise invalid_fields({"app_id": "is needed; this key is for all apps, so say which one is meant"})
+            raise invalid_fields({"app_id": "is needed; this key is for all apps, so name one"})
         return found
 
 
 async def _require_caller(request: Request, _bearer: Annotated[object, Security(_BEARER)]) -> Caller:
     found = request.scope.get(CALLER_SCOPE_KEY)
-    if not isinstance(found, Caller):  # reached past the door: nobody is let in
+    if not isinstance(found, Caller):  # the middleware did not run
         raise unauthorized_problem()
     return found
 
 
 async def _require_writer(caller: Annotated[Caller, Depends(_require_caller)]) -> Caller:
     if caller.key.access != "write":
-        raise ProblemError(403, "this key may only read; use one that was made without --read-only")
+        raise ProblemError(403, "this key may only read; use one created without --read-only")
     return caller
 
 
@@ -81,5 +87,5 @@ Approver = Annotated[Caller, Depends(_require_approver)]
 
 
 def unauthorized_problem() -> ProblemError:
-    """One text for no key, an unknown, a revoked and an expired one."""
+    """Uses one text for a missing, unknown, revoked or expired key."""
     return ProblemError(401, "send an API key: Authorization: Bearer ua_…", headers={"www-authenticate": "Bearer"})

@@ -1,4 +1,4 @@
-"""The API app: everything under /v1, and the pages that describe it."""
+"""The API app: all routes under /v1, and the pages that describe them."""
 
 from collections.abc import Sequence
 
@@ -26,9 +26,9 @@ def create_api(context: RoleContext, *, metrics: GatewayMetrics) -> FastAPI:
     routers = (run_routes(context), trigger_routes(context), usage_routes(context), budget_routes(context))
     api = FastAPI(
         title="Unattended",
-        openapi_url=None,  # we say it, and our own page shows it: the usual ones load from other hosts
+        openapi_url=None,  # served by our own routes: FastAPI's pages load from other hosts
         redirect_slashes=False,
-        # Spans of its own, should a process-wide provider be set, with what was refused of a body in them.
+        # Off: with a process-wide provider, its spans would contain the refused values of bodies.
         telemetry={"tracing": False, "metrics": False, "logs": False},
         exception_handlers={**exception_handlers(routers, prefix=API_PREFIX), **TRIGGER_HANDLERS, **BUDGET_HANDLERS},
         responses=COMMON_PROBLEMS,
@@ -45,7 +45,7 @@ def create_api(context: RoleContext, *, metrics: GatewayMetrics) -> FastAPI:
 
 
 def api_routes(api: FastAPI) -> Sequence[BaseRoute]:
-    """For the gateway: everything under /v1 behind its door, the description for everybody."""
+    """Returns the gateway's routes: /v1 requires a key, the description does not."""
     description = ApiDescription(api)
     return [
         Route(API_PREFIX + "/{rest:path}", api),

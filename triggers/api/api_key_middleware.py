@@ -1,6 +1,6 @@
-"""The door of /v1: before anything else of a call is looked at, who calls, how often, and how much is sent.
+"""API key middleware: checks key, rate and body size before anything else.
 
-FastAPI reads a body before it asks who sent it; here a stranger's body is never read.
+FastAPI reads a body before it checks the caller. Here the body of an unknown caller is never read.
 """
 
 import math
@@ -40,8 +40,8 @@ class ApiKeyMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                said = {name.lower() for name, _ in message["headers"]}
-                message["headers"] += [pair for pair in headers.items() if pair[0] not in said]
+                sent = {name.lower() for name, _ in message["headers"]}
+                message["headers"] += [pair for pair in headers.items() if pair[0] not in sent]
             await send(message)
 
         try:
@@ -67,15 +67,15 @@ class ApiKeyMiddleware:
 
     def _check_rate(self, key: ApiKey, headers: dict[bytes, bytes]) -> None:
         per_s = key.rate.count / key.rate.seconds
-        taken = self._rate_buckets.try_acquire(key.id, per_s=per_s, burst=key.burst)
-        said = {
+        decision = self._rate_buckets.try_acquire(key.id, per_s=per_s, burst=key.burst)
+        limits = {
             "ratelimit-limit": key.burst,
-            "ratelimit-remaining": taken.remaining,
-            "ratelimit-reset": math.ceil(taken.full_in_s),
+            "ratelimit-remaining": decision.remaining,
+            "ratelimit-reset": math.ceil(decision.full_in_s),
         }
-        headers |= {name.encode(): str(value).encode() for name, value in said.items()}
-        if not taken.is_allowed:
-            wait = {"retry-after": str(max(math.ceil(taken.wait_s), 1))}
+        headers |= {name.encode(): str(value).encode() for name, value in limits.items()}
+        if not decision.is_allowed:
+            wait = {"retry-after": str(max(math.ceil(decision.wait_s), 1))}
             raise ProblemError(429, "this key calls too often; try again later", headers=wait)
 
     async def _read_json_body(self, request: Request) -> bytes:
@@ -84,7 +84,7 @@ class ApiKeyMiddleware:
         if body:
             if not is_json_type(media_type(request)):
                 raise ProblemError(415, "send JSON: content-type: application/json")
-            parse_json(body)  # what is no strict JSON is 400, and not a field at fault
+            parse_json(body)  # invalid JSON is 400, not the 422 of a field
         return body
 
 
@@ -96,10 +96,10 @@ def _bearer_token(request: Request) -> str:
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """The body once more; then whatever comes behind it, which is the caller's leaving."""
+    """Replays the body, then passes on further messages, such as the disconnect."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def given() -> Message:
+    async def replay() -> Message:
         return waiting.pop() if waiting else await receive()
 
-    return given
+    return replay

@@ -1,6 +1,4 @@
-"""Problems of the API: everything that is not a success, in the gateway's one form (RFC 9457), with the fields at
-fault by name where there are any.
-"""
+"""API problems: errors as application/problem+json, with the invalid fields."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +20,9 @@ _SOURCES = frozenset({"body", "query", "path", "header"})
 
 
 def invalid_fields(errors: dict[str, str]) -> ProblemError:
-    """422: `errors` has a sentence for each field at fault, by its name."""
-    said = "; ".join(f"{field}: {sentence}" for field, sentence in list(errors.items())[:5])
-    return ProblemError(422, said, members={"errors": errors})
+    """Builds a 422. `errors` has a sentence for each invalid field, by its name."""
+    detail = "; ".join(f"{field}: {sentence}" for field, sentence in list(errors.items())[:5])
+    return ProblemError(422, detail, members={"errors": errors})
 
 
 def workflow_not_found(detail: str) -> ProblemError:
@@ -32,23 +30,23 @@ def workflow_not_found(detail: str) -> ProblemError:
 
 
 def run_not_found() -> ProblemError:
-    """Another app's run is as unknown as one that never was."""
+    """Uses the same 404 for another app's run and for none."""
     return ProblemError(404, "there is no such run")
 
 
 async def _on_invalid_request(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)  # noqa: S101 -- FastAPI types every handler as one of Exception
+    assert isinstance(error, RequestValidationError)  # noqa: S101 -- FastAPI types each handler as one of Exception
     errors: dict[str, str] = {}
-    for each in list(error.errors())[:MAX_FIELD_ERRORS]:
-        errors.setdefault(_field_name(each["loc"]), _error_message(each))
+    for details in list(error.errors())[:MAX_FIELD_ERRORS]:
+        errors.setdefault(_field_name(details["loc"]), _error_message(details))
     return problem_response(invalid_fields(errors))
 
 
 def _field_name(location: Sequence[str | int]) -> str:
-    """As the caller wrote it: `input.email`, `items[0]`; `body` for all of it."""
+    """Names a field as its caller wrote it: `input.email`, `items[0]` or `body`."""
     parts = location[1:] if location and location[0] in _SOURCES else location
     if location and location[0] == "query":
-        parts = parts[:1]  # one that is repeated has no numbers
+        parts = parts[:1]  # a repeated parameter has no index
     name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
     return name[:200] or (str(location[0]) if location else "body")
 
@@ -83,22 +81,22 @@ async def _on_refused(_request: Request, error: Exception) -> Response:
 
 
 async def _on_would_repeat(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, WouldRepeatError)  # noqa: S101 -- FastAPI types every handler as one of Exception
+    assert isinstance(error, WouldRepeatError)  # noqa: S101 -- FastAPI types each handler as one of Exception
     detail = f'{error}. {error.effects.about_keys()} If that is wanted, send "repeat_done": true'
     return problem_response(ProblemError(409, detail, members={"done": error.effects.as_json()}))
 
 
 async def _on_not_storable(_request: Request, error: Exception) -> Response:
-    """Its text begins with the place: `input.rows[3] is …`."""
-    place, _, said = str(error).partition(" ")
-    return problem_response(invalid_fields({place: said}))
+    """Splits the text, which begins with the field: `input.rows[3] is …`."""
+    field, _, problem = str(error).partition(" ")
+    return problem_response(invalid_fields({field: problem}))
 
 
 def exception_handlers(routers: Sequence[APIRouter], *, prefix: str) -> Mapping[Any, Any]:
     addresses = list(_path_methods(routers, prefix))
 
     async def on_wrong_address(request: Request, error: Exception) -> Response:
-        """The router names the methods of one route only, where an address has several."""
+        """Lists all methods of an address: the router names those of one route only."""
         if isinstance(error, HTTPException) and error.status_code == 405:
             path = request.url.path
             methods = sorted(method for pattern, method in addresses if pattern.match(path))

@@ -1,4 +1,4 @@
-"""Models of budgets: what an operator sets, and how it stands."""
+"""Budget models: the limits that an operator sets, and their status."""
 
 from typing import Annotated, Literal
 
@@ -12,7 +12,7 @@ EACH_APP = "`*` is each app on its own"
 
 
 class BudgetRequest(RequestModel):
-    """Its app, workflow, window and unit say which budget it is."""
+    """A budget, identified by its app, workflow, window and unit."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -23,35 +23,39 @@ class BudgetRequest(RequestModel):
         }
     )
 
-    app_id: Name | None = Field(None, description=f"Whose: one app; {EACH_APP}, null is all apps of the workflow.")
-    workflow: Name | None = Field(None, description="Only of this workflow. Needed where `app_id` is null.")
-    window: Window = Field(description="`total` has no end; of `run` each run may spend that much.")
+    app_id: Name | None = Field(None, description=f"One app; {EACH_APP}; null is all apps of the workflow.")
+    workflow: Name | None = Field(None, description="Only this workflow. Required where `app_id` is null.")
+    window: Window = Field(description="`total` has no end; `run` is a limit for each run.")
     unit: Unit
     limit: Annotated[float, Field(ge=0, le=MAX_TOKENS), with_error("must be a number from 0 on, of tokens or USD")] = (
         Field(description="Tokens, input and output, or USD.")
     )
-    timezone: Annotated[str, Field(max_length=100)] = Field("UTC", description="Whose hours, days and months.")
-    soft: bool = Field(False, description="It warns, and stops nothing.")
-    new_runs: NewRuns = Field("hold", description="When it is spent: new runs wait for the next window, or fail.")
-    running: Running = Field("stop", description="When it is spent: running ones end, or wait where they stand.")
-    pause_triggers: bool = Field(False, description="When it is spent: triggers pause until the window turns.")
-    note: Annotated[str, Field(max_length=MAX_NOTE)] = Field("", description="Why, for all who see the budget.")
+    timezone: Annotated[str, Field(max_length=100)] = Field(
+        "UTC", description="The time zone of hours, days and months."
+    )
+    soft: bool = Field(False, description="Logs and alerts, and stops nothing.")
+    new_runs: NewRuns = Field("hold", description="When it is exhausted: new runs wait for the next window, or fail.")
+    running: Running = Field("stop", description="When it is exhausted: running ones end, or pause where they are.")
+    pause_triggers: bool = Field(False, description="When it is exhausted: triggers pause until the next window.")
+    note: Annotated[str, Field(max_length=MAX_NOTE)] = Field("", description="A note, shown with the budget.")
 
 
 class WindowStatus(ResponseModel):
-    """Of a window. `share` 1.0 is all of it. Amounts are tokens or USD; of a budget that several apps share they are
-    null for a key of one app."""
+    """The status of a window. `share` 1.0 is exhausted; amounts are tokens or USD.
 
-    for_app_id: str | None = Field(description="Whose window it is; null where all apps share it.")
+    For a key of one app, the amounts of a budget that several apps share are null.
+    """
+
+    for_app_id: str | None = Field(description="The app of the window; null where all apps share it.")
     window_start: Moment | None
-    window_end: Moment | None = Field(description="Null where there is no end.")
+    window_end: Moment | None = Field(description="Null for a window without end.")
     spent: float | None
-    reserved: float | None = Field(description="For calls that are being made.")
-    left: float | None = Field(description="Below 0 where calls took more than was expected of them.")
+    reserved: float | None = Field(description="For calls in progress.")
+    left: float | None = Field(description="Negative when calls used more than was reserved.")
     share: float | None
     exhausted: bool
-    exhausted_since: Moment | None = Field(description="When a worker found it spent, or it was changed last.")
-    rejections: int | None = Field(description="Runs and calls that were held or refused in this window.")
+    exhausted_since: Moment | None = Field(description="When a worker found it exhausted, or it was last changed.")
+    rejections: int | None = Field(description="Runs and calls held or refused in this window.")
     rejections_total: int | None
 
 

@@ -1,7 +1,7 @@
-"""The routes of budgets: what may be spent and how it stands, as `unattended budgets` tells it.
+"""Budget routes: limits and their status, as in `unattended budgets`.
 
-A key of one app reads what concerns that app. Of a budget that several apps share it learns whether it is spent, and
-no amounts: they would tell it what the others use.
+A key of one app sees the budgets of that app. Of a budget that several apps share it sees whether it is exhausted,
+without amounts, which would reveal the usage of the others.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -30,13 +30,13 @@ _WINDOW_FIELDS = ("for_app_id", "window_start", "window_end", *_AMOUNT_FIELDS, "
 
 _BUDGET_LINKS = {
     "links": {
-        each: {"operationId": each, "parameters": {"budget_id": "$response.body#/budget_id"}}
-        for each in ("show_budget", "remove_budget")
+        operation: {"operationId": operation, "parameters": {"budget_id": "$response.body#/budget_id"}}
+        for operation in ("show_budget", "remove_budget")
     }
 }
 
-BudgetId = Annotated[str, Path(description="As the list tells it.", examples=["app:acme/day/usd"])]
-AppFilter = Annotated[Name | None, Query(description="Only those that this app's runs must fit in.")]
+BudgetId = Annotated[str, Path(description="As in the list of budgets.", examples=["app:acme/day/usd"])]
+AppFilter = Annotated[Name | None, Query(description="Only those that limit this app's runs.")]
 
 
 async def _require_operator(caller: Writer) -> Caller:
@@ -64,16 +64,15 @@ def _add_read_routes(router: APIRouter, context: RoleContext) -> None:
         responses=problem_responses(403, 404),
     )
     async def list_budgets(caller: Reader, paging: PagingParams, app_id: AppFilter = None) -> Response:
-        """With what is spent in the window that goes on. A budget of each app (`*`) is told once for each app that has
-        spent of it."""
+        """With the use of the current window. A budget of each app (`*`) has a row for each app that has used it."""
         rows = [
-            visible_row(caller, each)
-            for each in await read_statuses(context.database, caller.resolve_optional_app(app_id))
+            visible_row(caller, status)
+            for status in await read_statuses(context.database, caller.resolve_optional_app(app_id))
         ]
         after = paging.start_after(str, str)
-        placed = sorted(((_position(row), row) for row in rows), key=lambda each: each[0])
-        behind = [row for place, row in placed if after is None or place > after]
-        return await page_response(paging, _iter_rows(behind), _position, dict)
+        sorted_rows = sorted(((_position(row), row) for row in rows), key=lambda pair: pair[0])
+        page_rows = [row for position, row in sorted_rows if after is None or position > after]
+        return await page_response(paging, _iter_rows(page_rows), _position, dict)
 
     @router.get(
         "/budgets/{budget_id:path}",
@@ -83,11 +82,11 @@ def _add_read_routes(router: APIRouter, context: RoleContext) -> None:
         responses=problem_responses(404),
     )
     async def show_budget(caller: Reader, budget_id: BudgetId) -> Response:
-        """What it limits, what happens when it is spent, and how it stands for each app it is of."""
-        kept = await BudgetStore(context.database).find(budget_id)
-        if kept is None or not _applies_to(kept.budget, caller.scope):
+        """The limit, what happens when it is exhausted, and its status for each of its apps."""
+        stored = await BudgetStore(context.database).find(budget_id)
+        if stored is None or not _applies_to(stored.budget, caller.scope):
             raise _budget_not_found()
-        return api_response(await _budget_details(context, kept, caller))
+        return api_response(await _budget_details(context, stored, caller))
 
 
 def _add_write_routes(router: APIRouter, context: RoleContext) -> None:
@@ -103,8 +102,8 @@ def _add_write_routes(router: APIRouter, context: RoleContext) -> None:
         },
     )
     async def set_budget(caller: Operator, body: BudgetRequest) -> Response:
-        """Makes it, or replaces the one of the same app, workflow, window and unit as a whole; what is spent in the
-        window stays spent. Workers heed it within seconds. Needs a key of all apps."""
+        """Creates it, or replaces the one of the same app, workflow, window and unit as a whole. What is spent in the
+        window stays spent. Workers apply it within seconds. Requires a key for all apps."""
         done = await BudgetStore(context.database).set(parse_budget(**body.model_dump()), by=caller.name)
         address = f"/v1/budgets/{quote(done.stored.budget.id, safe='/:*')}"
         headers = {"location": address} if done.kind == "created" else {}
@@ -118,27 +117,27 @@ def _add_write_routes(router: APIRouter, context: RoleContext) -> None:
         responses=problem_responses(403, 404),
     )
     async def remove_budget(_caller: Operator, budget_id: BudgetId) -> Response:
-        """Runs that it holds go on, triggers it has paused are resumed. Needs a key of all apps."""
+        """Runs that it holds go on, and triggers that it paused resume. Requires a key for all apps."""
         if not await BudgetStore(context.database).remove(budget_id):
             raise _budget_not_found()
         return Response(status_code=204)
 
 
 async def _budget_details(context: RoleContext, stored_budget: StoredBudget, caller: Caller) -> Mapping[str, Any]:
-    found = [
-        each
-        for each in await read_statuses(context.database, caller.scope)
-        if each.budget.id == stored_budget.budget.id
+    statuses = [
+        status
+        for status in await read_statuses(context.database, caller.scope)
+        if status.budget.id == stored_budget.budget.id
     ]
-    fullest = sorted(found, key=lambda each: -each.share)[:MAX_WINDOWS_SHOWN]
-    rows = [visible_row(caller, each) for each in fullest]
+    fullest = sorted(statuses, key=lambda status: -status.share)[:MAX_WINDOWS_SHOWN]
+    rows = [visible_row(caller, status) for status in fullest]
     return {**stored_budget.as_json(), "standings": [{name: row[name] for name in _WINDOW_FIELDS} for row in rows]}
 
 
 def visible_row(caller: Caller, status: BudgetStatus) -> dict[str, Any]:
-    told = status.as_json()
+    row = status.as_json()
     is_shared = caller.scope is not None and status.budget.app_id is None
-    return told | dict.fromkeys(_AMOUNT_FIELDS) if is_shared else told
+    return row | dict.fromkeys(_AMOUNT_FIELDS) if is_shared else row
 
 
 def _applies_to(budget: Budget, app_id: str | None) -> bool:
@@ -155,12 +154,12 @@ async def _iter_rows(rows: Sequence[Mapping[str, Any]]) -> AsyncIterator[Mapping
 
 
 def _budget_not_found() -> ProblemError:
-    """One of another app alone is as unknown as one that never was."""
+    """Uses the same 404 for another app's budget and for none."""
     return ProblemError(404, "there is no such budget")
 
 
 async def _on_unfit_budget(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, InvalidBudgetError)  # noqa: S101 -- FastAPI types every handler as one of Exception
+    assert isinstance(error, InvalidBudgetError)  # noqa: S101 -- FastAPI types each handler as one of Exception
     return problem_response(invalid_fields(error.problems))
 
 

@@ -1,4 +1,4 @@
-"""Field types of the API: what a value must look like, the same in what is checked and in what is documented."""
+"""API field types: the validation and documentation of each kind of value."""
 
 import re
 from datetime import UTC, datetime
@@ -21,13 +21,13 @@ _RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d
 
 
 def _parse_moment(value: Any) -> datetime:
-    """RFC 3339: with an offset, so that nobody has to guess."""
+    """Parses RFC 3339 with an offset."""
     if isinstance(value, datetime):
         return value
     if isinstance(value, str) and _RFC_3339.fullmatch(value):
         try:
             return datetime.fromisoformat(value.upper()).astimezone(UTC)
-        except OverflowError:  # within a day of the calendar's ends
+        except OverflowError:  # within a day of the first or last year
             return datetime.fromisoformat(value.upper()).replace(tzinfo=UTC)
         except ValueError:
             pass
@@ -36,7 +36,7 @@ def _parse_moment(value: Any) -> datetime:
 
 
 def _integral_value(value: Any) -> Any:
-    """JSON knows one kind of number: 5.0 is 5."""
+    """Reads 5.0 as 5: JSON has one kind of number."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -47,7 +47,10 @@ def _check_one_line(value: str) -> str:
 
 
 def with_error(message: str) -> WrapValidator:
-    """One sentence of ours, whatever is wrong with a value. Stands last, around all other checks."""
+    """Replaces any error about a value by one sentence.
+
+    It is the last annotation, around all others.
+    """
 
     def read(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
         try:

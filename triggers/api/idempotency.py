@@ -1,7 +1,7 @@
-"""Idempotency keys: the same key and the same body is the same run, the same key and another body is a mistake.
+"""Idempotency keys: one run per key and body; another body is an error.
 
-The key's record comes first and says which body it is for; the run's dedupe key comes of both, so that of many at
-once, and of those that come again after we died in between, the store keeps one run. Two apps may use one key.
+The key's record is written first, with the fingerprint of its body. The run's dedupe key contains both, so that the
+store keeps one run of concurrent calls, and of a retry after a crash in between. Two apps may use the same key.
 """
 
 import asyncio
@@ -36,7 +36,10 @@ class IdempotencyKeys:
         self._has_index = False
 
     async def event_id(self, key: str, app_id: str, body: Mapping[str, Any]) -> str:
-        """What the run's happening is called. Raises 409 where the key was used for another body."""
+        """Returns the run's event id.
+
+        Raises 409 for a key that was used with another body.
+        """
         await self._ensure_index()
         fingerprint = _digest(json.dumps(body, sort_keys=True, default=str))
         id_ = _digest(json.dumps([app_id, key]))
@@ -45,7 +48,7 @@ class IdempotencyKeys:
         return f"key:{id_}:{fingerprint[:16]}"
 
     async def _register_fingerprint(self, id_: str, fingerprint: str) -> str:
-        """The body that this key is for, which is this one if there was none before."""
+        """Returns the fingerprint of the first body with this key."""
         for _ in range(_MAX_TRIES):
             try:
                 await self._keys.insert_one({"_id": id_, "fingerprint": fingerprint, "created_at": datetime.now(UTC)})
@@ -54,26 +57,26 @@ class IdempotencyKeys:
                 first = await self._keys.find_one({"_id": id_}, {"fingerprint": 1})
             if first is not None:
                 return str(first["fingerprint"])
-            # Not on a majority yet, or forgotten between the two.
+            # Not on a majority yet, or expired in between.
             await asyncio.sleep(_RETRY_INTERVAL_S)
         raise WTimeoutError("the first use of this key is not on a majority yet")
 
     async def _ensure_index(self) -> None:
         if not self._has_index:
-            kept_s = int(RETENTION.total_seconds())
-            await self._keys.create_index([("created_at", ASCENDING)], name="by_age", expireAfterSeconds=kept_s)
+            retention_s = int(RETENTION.total_seconds())
+            await self._keys.create_index([("created_at", ASCENDING)], name="by_age", expireAfterSeconds=retention_s)
             self._has_index = True
 
 
 def unquote_key(key: str) -> str:
-    """The draft puts it in quotes, most clients do not."""
+    """Removes the quotes of the IETF draft, which most clients leave out."""
     return key[1:-1] if len(key) > 2 and key[0] == key[-1] == '"' else key
 
 
 def _key_reused_problem() -> ProblemError:
-    """Not 422, which the draft has: here that is for bodies that the schema refuses, and this one may be a good one."""
-    said = "Idempotency-Key: this key was used with another body; send a new key for a new run"
-    return ProblemError(409, said, members={"errors": {"Idempotency-Key": "was used with another body"}})
+    """Builds a 409. The draft has 422, which is used here for invalid bodies only."""
+    detail = "Idempotency-Key: this key was used with another body; send a new key for a new run"
+    return ProblemError(409, detail, members={"errors": {"Idempotency-Key": "was used with another body"}})
 
 
 def _digest(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Answers: documents as JSON can say them."""
+"""JSON responses: converts documents to JSON."""
 
 import json
 import math
@@ -10,7 +10,10 @@ from fastapi import Response
 
 
 def api_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """The model of a route documents what is sent; a run that a newer version wrote is shown all the same."""
+    """Sends documents unvalidated, so that runs of newer versions are shown.
+
+    Route models only document.
+    """
     return Response(to_json_bytes(value), status, dict(headers or {}), "application/json")
 
 
@@ -19,7 +22,7 @@ def to_json_bytes(value: Any) -> bytes:
 
 
 def to_json_value(value: Any) -> Any:
-    """Dates in ISO 8601, and null for the NaN and Infinity that a tool may have left."""
+    """Writes dates in ISO 8601, and null for NaN and Infinity of a tool."""
     if isinstance(value, Mapping):
         return {str(key): to_json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The description of the API: OpenAPI, made from the routes, with every problem they answer."""
+"""The API description: OpenAPI from the routes, with all their problems."""
 
 import asyncio
 import json
@@ -24,11 +24,11 @@ _PROBLEM = {
         "errors": {
             "type": "object",
             "additionalProperties": {"type": "string"},
-            "description": "A sentence for each field at fault.",
+            "description": "A sentence for each invalid field.",
         },
         "done": {
             "type": "object",
-            "description": "Of a replay that was not made: the tool calls and write-backs that it would make again.",
+            "description": "Of a refused replay: the tool calls and write-backs that it would repeat.",
         },
     },
     "examples": [
@@ -41,43 +41,42 @@ _PROBLEM = {
         }
     ],
 }
-# What a run can keep, by the names that its keys may have; those of an answer are kept as they are.
+# The keys that values may have: those of a run are restricted by the store, those of an answer are not.
 _KEY_PATTERNS = {"RunValue": r"^([^$.\u0000][^.\u0000]*)?$", "AnswerValue": r"^[^\u0000]*$"}
 _PROBLEM_DESCRIPTIONS: Mapping[int, str] = {
     400: "The body is not JSON, or a header cannot be read",
-    401: "No API key, or none that is good",
+    401: "No valid API key",
     403: "This key may not do that",
-    404: "There is none, or none of this key's app; `errors` says of which field",
+    404: "Not found, or not in this key's app; `errors` names the field",
     408: "The body did not arrive in time",
-    409: "It is not in a state for that, or there is another one of that name or key",
-    412: "Somebody else has changed it meanwhile",
+    409: "Its state does not allow that, or the name or key is taken",
+    412: "It was changed meanwhile",
     413: "The body is too large",
-    415: "The body is no JSON by its content type",
-    422: "Fields are at fault; `errors` names each of them",
-    428: "Say which revision is meant",
-    429: "Called too often; try again after `Retry-After` seconds",
+    415: "The content type is not JSON",
+    422: "Invalid fields; `errors` names each of them",
+    428: "The revision is required",
+    429: "Too many calls; try again after `Retry-After` seconds",
     500: "An error on our side",
     503: "The store does not answer; try again after `Retry-After` seconds",
 }
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait", "schema": {"type": "integer"}}}
 _RATE_LIMIT_HEADERS = {
-    name: {"description": said, "schema": {"type": "integer", "minimum": 0}}
-    for name, said in {
-        "RateLimit-Limit": "How many calls at once the key may make",
+    name: {"description": description, "schema": {"type": "integer", "minimum": 0}}
+    for name, description in {
+        "RateLimit-Limit": "How many calls the key may make at once",
         "RateLimit-Remaining": "How many of them are left",
-        "RateLimit-Reset": "Seconds until all of them are there again",
+        "RateLimit-Reset": "Seconds until all of them are available again",
     }.items()
 }
 _DESCRIPTION = (
-    "Starts AG2 workflows with nobody in the chat, and tells what became of them. Times are ISO 8601 in UTC; what is "
-    "not a success is `application/problem+json`. Listings are pages: `next`, or the `Link` header, leads to the "
-    "following one. Each answer says with `RateLimit-*` how many calls the key has left. A query parameter that an "
-    "operation does not have is answered 422."
+    "Starts AG2 workflows that run unattended, and shows their results. Times are ISO 8601 in UTC; errors are "
+    "`application/problem+json`. Listings are paged: `next`, or the `Link` header, leads to the next page. The "
+    "`RateLimit-*` headers show how many calls the key has left. An unknown query parameter is answered 422."
 )
 
 
 def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Problems that an operation answers beside those that all do."""
+    """Returns the problems of an operation beside the common ones."""
     return {status: _problem_response(status) for status in statuses}
 
 
@@ -94,7 +93,7 @@ COMMON_PROBLEMS = problem_responses(400, 401, 408, 413, 415, 422, 429, 503)
 
 
 class ApiDescription:
-    """Made when somebody first asks, beside the event loop: it takes a quarter of a second, and most never ask."""
+    """Builds the document on the first request, in a thread: it takes 0.25 s."""
 
     def __init__(self, api: FastAPI) -> None:
         self._api = api
@@ -107,7 +106,9 @@ class ApiDescription:
         for path in document["paths"].values():
             for operation in path.values():
                 _describe_responses(operation["responses"])
-                operation["parameters"] = [_drop_null_choice(each) for each in operation.get("parameters", ())]
+                operation["parameters"] = [
+                    _drop_null_choice(parameter) for parameter in operation.get("parameters", ())
+                ]
         return document
 
     async def serve_json(self, _request: Request) -> Response:
@@ -119,15 +120,15 @@ def _describe_responses(responses: Mapping[str, dict[str, Any]]) -> None:
     rate = {name: {"$ref": f"#/components/headers/{name}"} for name in _RATE_LIMIT_HEADERS}
     for status, answer in responses.items():
         answer["description"] = answer["description"].replace("Successful Response", "Done")
-        if status != "401":  # told to nobody's key
+        if status != "401":  # no key, no rate limit
             answer["headers"] = {**answer.get("headers", {}), **rate}
 
 
 def _describe_values(schemas: dict[str, Any]) -> None:
-    """Values may hold others of their kind, which pydantic would have to look at one by one to describe."""
+    """Describes recursive values by hand: pydantic would validate each nested one."""
     schemas["Problem"] = _PROBLEM
     for name in _KEY_PATTERNS:
-        plain = [{"type": each} for each in ("null", "boolean", "number", "string")]
+        plain = [{"type": kind} for kind in ("null", "boolean", "number", "string")]
         whole = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
         several = {"type": "array", "items": {"$ref": f"#/components/schemas/{name}"}}
         schemas[name] = {"title": name, "anyOf": [*plain, whole, several, _object_schema(name)]}
@@ -145,8 +146,8 @@ def _object_schema(name: str) -> dict[str, Any]:
 
 
 def _drop_null_choice(parameter: dict[str, Any]) -> dict[str, Any]:
-    """A parameter that may be left out: an address has no null."""
+    """Drops null from an optional parameter: an address has no null."""
     schema = dict(parameter["schema"])
     choices: Sequence[dict[str, Any]] = schema.pop("anyOf", ())
-    given = [each for each in choices if each.get("type") != "null"]
-    return {**parameter, "schema": {**schema, **(given[0] if len(given) == 1 else {"anyOf": given} if given else {})}}
+    kept = [choice for choice in choices if choice.get("type") != "null"]
+    return {**parameter, "schema": {**schema, **(kept[0] if len(kept) == 1 else {"anyOf": kept} if kept else {})}}

@@ -1,7 +1,7 @@
-"""Pages: a listing in pieces, each of which begins behind the last entry of the one before.
+"""Paging: each page of a listing begins behind the last entry of the previous one.
 
-What is added meanwhile moves nothing: an entry is found by its place in the order, not by its number. A cursor says
-that place, and for which question; it gives no right to see anything, which the caller's key does.
+New entries shift nothing: a cursor has the sort position of an entry, not its number. It also has a digest of the
+listing's filters. It grants no access; the caller's key does.
 """
 
 import base64
@@ -22,8 +22,8 @@ from triggers.gateway.http_problems import ProblemError
 
 MAX_LIMIT = 1_000
 DEFAULT_LIMIT = 100
-MAX_PAGE_BYTES = 8 * 1024 * 1024  # a page with more ends early: large entries must not fill the memory
-MAX_CURSOR_LENGTH = 4_000  # a place may be a few names of 200 letters, in any script
+MAX_PAGE_BYTES = 8 * 1024 * 1024  # a larger page ends early, so that large entries do not fill the memory
+MAX_CURSOR_LENGTH = 4_000  # a position may be a few names of 200 letters, in any script
 _DIGEST_BYTES = 9
 _MAX_NUMBER = 2**53  # of numbers in a position
 
@@ -34,7 +34,10 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """`after`: the position that the last page ended at, as whoever made the page wrote it."""
+    """The parameters of a page.
+
+    `after` is the sort position of the previous page's last entry.
+    """
 
     limit: int
     after: Position | None
@@ -46,7 +49,7 @@ class Paging:
         return urlencode([("", self.path), *sorted(pair for pair in self.query if pair[0] != "limit")])
 
     def start_after(self, *types: type[str] | type[int]) -> Position | None:
-        """`after`, if it is made of these: anybody can make a cursor."""
+        """Returns `after` if its parts have these types: anyone can build a cursor."""
         if self.after is not None and [type(part) for part in self.after] != list(types):
             raise invalid_cursor()
         return self.after
@@ -54,9 +57,10 @@ class Paging:
 
 async def _paging_params(
     request: Request,
-    limit: Annotated[Limit, Query(description="At most so many on one page.")] = DEFAULT_LIMIT,
+    limit: Annotated[Limit, Query(description="Entries per page, at most.")] = DEFAULT_LIMIT,
     cursor: Annotated[
-        str | None, Query(max_length=MAX_CURSOR_LENGTH, description="`next` of the page before, with the same filters.")
+        str | None,
+        Query(max_length=MAX_CURSOR_LENGTH, description="`next` of the previous page, with the same filters."),
     ] = None,
 ) -> Paging:
     return parse_paging(request, limit, cursor)
@@ -79,16 +83,19 @@ async def page_response(
     *,
     max_bytes: int = MAX_PAGE_BYTES,
 ) -> Response:
-    """`entries` come from behind `paging.after`, and are at least one more than the limit where there are so many."""
+    """Builds a page.
+
+    `entries` begin behind `paging.after`, and have one more than the limit if there are more.
+    """
     shown: list[bytes] = []
-    size, last, more = 0, None, False
+    size, last, has_more = 0, None, False
     async for entry in entries:
         if len(shown) == paging.limit or size > max_bytes:
-            more = True
+            has_more = True
             break
         shown.append(to_json_bytes(render(entry)))
         size, last = size + len(shown[-1]), entry
-    next_ = make_cursor(paging, position(last)) if more and last is not None else None
+    next_ = make_cursor(paging, position(last)) if has_more and last is not None else None
     body = b'{"items":[' + b",".join(shown) + b'],"next":' + to_json_bytes(next_) + b"}"
     return Response(body, 200, link_header(paging, next_), "application/json")
 
@@ -98,20 +105,20 @@ def link_header(paging: Paging, next_: str | None) -> Mapping[str, str]:
 
 
 def make_cursor(paging: Paging, position: Position) -> str:
-    said = json.dumps(position, separators=(",", ":"), ensure_ascii=False).encode()
-    return base64.urlsafe_b64encode(_digest(paging, said) + said).decode().rstrip("=")
+    text = json.dumps(position, separators=(",", ":"), ensure_ascii=False).encode()
+    return base64.urlsafe_b64encode(_digest(paging, text) + text).decode().rstrip("=")
 
 
 def _parse_cursor(cursor: str, paging: Paging) -> Position:
     try:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-    except ValueError:  # also what is not ASCII
+    except ValueError:  # also for text that is not ASCII
         raise invalid_cursor() from None
-    digest, said = raw[:_DIGEST_BYTES], raw[_DIGEST_BYTES:]
-    if digest != _digest(paging, said):
+    digest, text = raw[:_DIGEST_BYTES], raw[_DIGEST_BYTES:]
+    if digest != _digest(paging, text):
         raise invalid_cursor()
     try:
-        position = json.loads(said)
+        position = json.loads(text)
     except (ValueError, RecursionError):
         raise invalid_cursor() from None
     if not isinstance(position, list) or any(isinstance(part, int) and abs(part) > _MAX_NUMBER for part in position):
@@ -120,14 +127,17 @@ def _parse_cursor(cursor: str, paging: Paging) -> Position:
 
 
 def _digest(paging: Paging, text: bytes) -> bytes:
-    """Not a secret: it finds a cursor that was cut, changed, or taken to another question."""
+    """Detects a cursor that was cut, changed, or used with other filters.
+
+    It is no secret.
+    """
     return hashlib.sha256(paging.listing_key.encode() + b"\0" + text).digest()[:_DIGEST_BYTES]
 
 
 def invalid_cursor() -> ProblemError:
-    """404: it is the address of a page, and there is no such page."""
-    said = "leads to no page of this listing with these filters; begin without one"
-    return ProblemError(404, "cursor: " + said, members={"errors": {"cursor": said}})
+    """Builds a 404, since a cursor is part of a page's address."""
+    detail = "leads to no page of this listing with these filters; begin without one"
+    return ProblemError(404, "cursor: " + detail, members={"errors": {"cursor": detail}})
 
 
 def page_url(paging: Paging, cursor: str) -> str:

@@ -1,11 +1,6 @@
-"""The reference page, /docs: the OpenAPI description as one page, without scripts and without other hosts.
-
-Its style is in the page, and allowed by its hash.
-"""
+"""The API reference at /docs: one page without scripts and other hosts."""
 
 import asyncio
-import base64
-import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cache
@@ -19,6 +14,7 @@ from starlette.responses import HTMLResponse, Response
 from triggers.api.openapi import ApiDescription
 from triggers.api.reference_operation import Operation, inline_html, operation_html
 from triggers.api.schema_text import Schemas
+from triggers.gateway.page_headers import page_headers
 
 _STYLE = Path(__file__).with_suffix(".css")
 
@@ -37,17 +33,17 @@ _PAGE = """<!doctype html>
 <main id="content">
 <h1 id="top">{title} API</h1>
 <p>{description}</p>
-<p><a href="/openapi.json">openapi.json</a> is the same for programs.</p>
+<p><a href="/openapi.json">openapi.json</a> has the same content for programs.</p>
 <h2>Keys</h2>
-<p>Each call needs an API key. Whoever operates this server makes one, for one app or for all, and to read only if
-that is enough:</p>
+<p>Each call needs an API key. The operator of this server creates one, for one app or for all; add
+<code>--read-only</code> if reading is enough:</p>
 <pre>unattended keys create shop --app acme
 export KEY=ua_…</pre>
-<p>A key may call only so often. Each answer says how often: <code>RateLimit-Limit</code> calls at once, of which
-<code>RateLimit-Remaining</code> are left, and all are there again after <code>RateLimit-Reset</code> seconds. Beyond
-that the answer is 429, with <code>Retry-After</code>.</p>
+<p>Each key has a rate limit. Each response shows it: <code>RateLimit-Limit</code> calls at once, of which
+<code>RateLimit-Remaining</code> are left; all are available again after <code>RateLimit-Reset</code> seconds. Beyond
+that the response is 429, with <code>Retry-After</code>.</p>
 <h2>Problems</h2>
-<p>What is not a success says what is wrong and what to do about it; fields at fault are named.</p>
+<p>An error has the reason and what to do about it, and names invalid fields.</p>
 <pre>{problem}</pre>
 {operations}
 </main>
@@ -59,14 +55,7 @@ that the answer is 429, with <code>Retry-After</code>.</p>
 
 def reference_page(description: ApiDescription) -> Callable[[Request], Awaitable[Response]]:
     style = _STYLE.read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    headers = {
-        "content-security-policy": f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; "
-        "form-action 'none'; frame-ancestors 'none'",
-        "x-content-type-options": "nosniff",
-        "x-frame-options": "DENY",
-        "referrer-policy": "no-referrer",
-    }
+    headers = page_headers(style)
 
     @cache
     def page() -> str:
@@ -88,7 +77,7 @@ def page_html(document: Mapping[str, Any], style: str) -> str:
         description=inline_html(document["info"]["description"]),
         problem=escape(json.dumps(problem, indent=2)),
         operations="\n".join(
-            f"<h2>{escape(tag)}</h2>\n" + "\n".join(operation_html(each, schemas) for each in operations)
+            f"<h2>{escape(tag)}</h2>\n" + "\n".join(operation_html(operation, schemas) for operation in operations)
             for tag, operations in by_tag.items()
         ),
     )
@@ -97,12 +86,12 @@ def page_html(document: Mapping[str, Any], style: str) -> str:
 def _group_by_tag(document: Mapping[str, Any]) -> Mapping[str, list[Operation]]:
     found: dict[str, list[Operation]] = {}
     for path, methods in document["paths"].items():
-        for method, said in methods.items():
-            found.setdefault(said["tags"][0], []).append(Operation(method, path, said))
+        for method, spec in methods.items():
+            found.setdefault(spec["tags"][0], []).append(Operation(method, path, spec))
     return found
 
 
 def _menu_items(by_tag: Mapping[str, list[Operation]]) -> Iterator[str]:
     for tag, operations in by_tag.items():
-        links = "".join(f'<li><a href="#{escape(each.id)}">{escape(each.summary)}</a></li>' for each in operations)
+        links = "".join(f'<li><a href="#{escape(item.id)}">{escape(item.summary)}</a></li>' for item in operations)
         yield f"<h2>{escape(tag)}</h2><ul>{links}</ul>"

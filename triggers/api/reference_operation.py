@@ -1,4 +1,4 @@
-"""One operation on the reference page: its address, an example to copy, its parameters, fields and answers."""
+"""One operation on the reference page: example, parameters and responses."""
 
 import json
 import re
@@ -37,7 +37,7 @@ class Operation:
     @property
     def body(self) -> Mapping[str, Any] | None:
         content = self.spec.get("requestBody", {}).get("content", {})
-        return next((each["schema"] for each in content.values()), None)
+        return next((media["schema"] for media in content.values()), None)
 
 
 def operation_html(operation: Operation, schemas: Schemas) -> str:
@@ -45,7 +45,7 @@ def operation_html(operation: Operation, schemas: Schemas) -> str:
 
 
 def inline_html(text: str) -> str:
-    """Escaped, with `code` as code."""
+    """Escapes a text, with `code` as code."""
     return _CODE.sub(r"<code>\1</code>", escape(" ".join(text.split())))
 
 
@@ -57,7 +57,7 @@ def _render_parts(operation: Operation, schemas: Schemas) -> Iterator[str]:
     yield f"<p>{inline_html(operation.spec.get('description', ''))}</p>"
     yield f"<pre>{escape(curl_example(operation, schemas))}</pre>"
     if operation.parameters:
-        yield _fields_table("Parameters", [_parameter_field(each, schemas) for each in operation.parameters])
+        yield _fields_table("Parameters", [_parameter_field(parameter, schemas) for parameter in operation.parameters])
     if operation.body is not None:
         yield _fields_table("Body", list(schemas.fields(operation.body)))
     yield from _responses_html(operation, schemas)
@@ -67,12 +67,12 @@ def _render_parts(operation: Operation, schemas: Schemas) -> Iterator[str]:
 def curl_example(operation: Operation, schemas: Schemas) -> str:
     path = operation.path
     query = []
-    for each in operation.parameters:
-        example = (each.get("examples") or each["schema"].get("examples") or [None])[0]
-        if each["in"] == "path":
-            path = path.replace(f"{{{each['name']}}}", str(example or each["name"].upper()))
-        elif each["in"] == "query" and each.get("required"):
-            query.append((each["name"], str(example or each["name"].upper())))
+    for parameter in operation.parameters:
+        example = (parameter.get("examples") or parameter["schema"].get("examples") or [None])[0]
+        if parameter["in"] == "path":
+            path = path.replace(f"{{{parameter['name']}}}", str(example or parameter["name"].upper()))
+        elif parameter["in"] == "query" and parameter.get("required"):
+            query.append((parameter["name"], str(example or parameter["name"].upper())))
     address = f"{_HOST}{path}" + (f"?{urlencode(query)}" if query else "")
     verb = "" if operation.method == "get" else f" -X {operation.method.upper()}"
     lines = [f"curl{verb} {shlex.quote(address)}", '-H "Authorization: Bearer $KEY"']
@@ -85,16 +85,18 @@ def curl_example(operation: Operation, schemas: Schemas) -> str:
 def _parameter_field(parameter: Mapping[str, Any], schemas: Schemas) -> SchemaField:
     schema = parameter["schema"]
     where = "header, " if parameter["in"] == "header" else ""
-    said = parameter.get("description") or schema.get("description") or ""
+    description = parameter.get("description") or schema.get("description") or ""
     needed = bool(parameter.get("required"))
-    return SchemaField(parameter["name"], where + schemas.describe_type(schema), needed, said, schema.get("default"))
+    return SchemaField(
+        parameter["name"], where + schemas.describe_type(schema), needed, description, schema.get("default")
+    )
 
 
 def _fields_table(title: str, fields: Sequence[SchemaField]) -> str:
     rows = "".join(
-        f'<tr><td class="name"><code>{escape(each.name)}</code>{_NEEDED if each.needed else ""}</td>'
-        f"<td>{escape(each.type)}</td><td>{inline_html(each.description)}{_default_html(each)}</td></tr>"
-        for each in fields
+        f'<tr><td class="name"><code>{escape(field.name)}</code>{_NEEDED if field.needed else ""}</td>'
+        f"<td>{escape(field.type)}</td><td>{inline_html(field.description)}{_default_html(field)}</td></tr>"
+        for field in fields
     )
     head = '<tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">Meaning</th></tr>'
     return f'<h4>{title}</h4><div class="wide"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
@@ -111,18 +113,18 @@ def _default_html(field: SchemaField) -> str:
 
 def _responses_html(operation: Operation, schemas: Schemas) -> Iterator[str]:
     rows: list[str] = []
-    told: dict[str, SchemaField] = {}
+    fields: dict[str, SchemaField] = {}
     for status, answer in sorted(operation.spec["responses"].items()):
         content = answer.get("content", {})
-        schema = next((each.get("schema", {}) for each in content.values()), None)
+        schema = next((media.get("schema", {}) for media in content.values()), None)
         words = "" if schema is None else escape(schemas.describe_type(schema))
         rows.append(
             f"<tr><td><code>{status}</code></td><td>{words}</td><td>{inline_html(answer['description'])}</td></tr>"
         )
         if status.startswith("2") and schema is not None:
-            told |= {field.name: replace(field, needed=False) for field in schemas.fields(schema)}
+            fields |= {field.name: replace(field, needed=False) for field in schemas.fields(schema)}
     head = '<tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">When</th></tr>'
     yield f'<h4>Answers</h4><div class="wide"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
-    if told:
-        table = _fields_table("Answer", list(told.values()))
+    if fields:
+        table = _fields_table("Answer", list(fields.values()))
         yield f"<details><summary>Fields of the answer</summary>{table}</details>"

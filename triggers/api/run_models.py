@@ -1,4 +1,7 @@
-"""Models of runs: what callers send, and what they are told. What is told may have more fields than are named here."""
+"""Run models: requests and responses.
+
+A response may have more fields than are declared here.
+"""
 
 from typing import Annotated, Any
 
@@ -28,7 +31,7 @@ Person = Annotated[
 
 
 class RequestModel(BaseModel):
-    """Strict: the text "5" is no number, and a field that nobody knows is a mistake."""
+    """Validates strictly: the text "5" is no number, and an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -45,26 +48,26 @@ class NewRun(RequestModel):
     )
 
     workflow: Name = Field(description="The name of a package.")
-    app_id: Name | None = Field(None, description="Whose run it is. A key of one app may leave it out.")
+    app_id: Name | None = Field(None, description="The app of the run. A key of one app may leave it out.")
     input: dict[str, Any] = Field(default_factory=dict, description="Fills the package's inputs and runtime variables.")
-    message: str | None = Field(None, description="In place of the package's first message.")
-    user_id: Name | None = Field(None, description="On whose behalf.")
+    message: str | None = Field(None, description="Replaces the package's first message.")
+    user_id: Name | None = Field(None, description="The user that the run acts for.")
     chat_id: Name | None = Field(None, description="The conversation it belongs to. Default: the run's own id.")
-    priority: Priority = Field(DEFAULT_PRIORITY, description="9 is most urgent: it starts first among its app's.")
-    not_before: Moment | None = Field(None, description="Accepted now, started at this time.")
+    priority: Priority = Field(DEFAULT_PRIORITY, description="9 is most urgent: it starts first among its app's runs.")
+    not_before: Moment | None = Field(None, description="Starts at this time, though it is accepted now.")
 
 
 class ReplayRequest(RequestModel):
-    again: bool = Field(False, description="One more, though it was replayed before.")
+    again: bool = Field(False, description="Replays it once more, if it was replayed before.")
     repeat_done: bool = Field(
         False,
-        description="Also if tool calls or write-backs of the run succeeded, which a replay makes again. Without it "
-        "such a run is refused (409), and `done` lists them.",
+        description="Replays a run whose tool calls or write-backs succeeded, and repeats these. Without it such a run "
+        "is refused (409), and `done` lists them.",
     )
     new_keys: bool = Field(
         False,
-        description="Give tools new idempotency keys. By default a replay of a run that has not succeeded goes on "
-        "with the run's own, so that a service that knows them does nothing twice.",
+        description="Gives tools new idempotency keys. By default a replay of a run that has not succeeded uses the "
+        "run's own, so that services that check them do nothing twice.",
     )
 
 
@@ -85,14 +88,12 @@ class RunAnswer(RequestModel):
     question: QuestionRef = Field(
         description="`number` or `id` of one of the run's `questions`: the answer is for this one and no other."
     )
-    message: NonEmptyText | None = Field(
-        None, description="What the user says, where the question is of kind `message`."
-    )
+    message: NonEmptyText | None = Field(None, description="The user's message, for a question of kind `message`.")
     responses: dict[str, dict[str, Any]] | None = Field(
-        None, description="What the question's tool gets, by its keys: `{tool: {key: value}}`."
+        None, description="The values for the question's tool, by key: `{tool: {key: value}}`."
     )
     by: Person | None = Field(
-        None, description="Who answers, in the caller's words: kept as `name` beside `by`, the name of the key."
+        None, description="The person who answers: stored as `name` beside `by`, the name of the key."
     )
 
 
@@ -116,10 +117,10 @@ class Usage(ResponseModel):
     cache_write_tokens: int
     output_tokens: int
     reasoning_tokens: int
-    cost_usd: float | None = Field(description="Of the calls whose price is known; null where it is of none.")
+    cost_usd: float | None = Field(description="Of the calls with a known price; null when there is none.")
     missing: int = Field(description="Calls without usage: they count as 0 tokens.")
-    estimated: int = Field(0, description="Calls whose usage was estimated, as none was reported.")
-    unpriced: int = Field(0, description="Calls without a known price, which `cost_usd` leaves out.")
+    estimated: int = Field(0, description="Calls with estimated usage, since none was reported.")
+    unpriced: int = Field(0, description="Calls without a known price, not included in `cost_usd`.")
 
 
 class OutcomeError(ResponseModel):
@@ -127,20 +128,18 @@ class OutcomeError(ResponseModel):
     message: str
     agent: str | None = None
     turn: int | None = None
-    tool: str | None = Field(None, description="Of a run that a failed tool has ended.")
+    tool: str | None = Field(None, description="The tool whose failure ended the run.")
 
 
 class Outcome(ResponseModel):
     kind: str
     reason: str
     error: OutcomeError | None = None
-    stranded: bool = Field(
-        False, description="The chat ended after an agent none of whose conditions held in this run; else left out."
-    )
+    stranded: bool = Field(False, description="The chat ended after an agent whose conditions never held in this run.")
 
 
 class RunSummary(ResponseModel):
-    """A run without what may be large: its input, its context and its history."""
+    """A run without its input, context and history, which may be large."""
 
     run_id: str
     app_id: str
@@ -151,9 +150,7 @@ class RunSummary(ResponseModel):
     outcome: Outcome | None
     attempt: int
     turn: int
-    failed_tools: int = Field(
-        0, description="Calls of the package's own code that failed: tools, lifecycle tools, hooks."
-    )
+    failed_tools: int = Field(0, description="Failed calls of the package's code: tools, lifecycle tools, hooks.")
     priority: int
     package_version: str | None
     user_id: str | None
@@ -162,54 +159,57 @@ class RunSummary(ResponseModel):
     started_at: Moment | None
     finished_at: Moment | None
     not_before: Moment | None
-    usage: Usage | None = Field(description="Totals of a run that has ended or parked.")
+    usage: Usage | None = Field(description="Totals of an ended or parked run.")
 
 
 class Question(ResponseModel):
-    """What a run asks a person. One that an older version asked has neither `id` nor `arguments`."""
+    """A question to a person.
 
-    number: int = Field(description="Unique in the run: 1 is the first question that it ever asked.")
+    One of an older version has neither `id` nor `arguments`.
+    """
+
+    number: int = Field(description="Unique in the run: 1 is its first question.")
     kind: str = Field(description="`tool`: answer with `responses`. `message`: answer with `message`.")
-    id: str | None = Field(None, description="Of this run, call, arguments and payload, and no other.")
+    id: str | None = Field(None, description="Identifies run, call, arguments and payload.")
     agent: str | None = None
     turn: int | None = None
-    text: str | None = Field(None, description="What is asked, in a sentence.")
-    tool: str | None = Field(None, description="What the answer's `responses` name.")
-    function: str | None = Field(None, description="The function of the package that asks.")
-    arguments: Any = Field(None, description="Of that function, as the model sent them.")
-    payload: Any = Field(None, description="What the function shows.")
+    text: str | None = Field(None, description="The question as a sentence.")
+    tool: str | None = Field(None, description="The key in the answer's `responses`.")
+    function: str | None = Field(None, description="The package's function that asks.")
+    arguments: Any = Field(None, description="The function's arguments, as the model sent them.")
+    payload: Any = Field(None, description="The content that the function shows.")
     title: str | None = None
-    choices: list[str] | None = Field(None, description="The only values that the first of `keys` takes.")
-    keys: list[str] | None = Field(None, description="What the package waits for.")
+    choices: list[str] | None = Field(None, description="The allowed values of the first of `keys`.")
+    keys: list[str] | None = Field(None, description="The keys that the package waits for.")
 
 
 class Answer(ResponseModel):
-    """What was answered. One that an older version kept has neither `number` nor `question`."""
+    """An answer. One of an older version has neither `number` nor `question`."""
 
     at: Moment
     by: str = Field(description="The key's name, the user of a command, or the trigger of a standing answer.")
-    name: str | None = Field(None, description="What the caller said of itself.")
-    number: int | None = Field(None, description="Of the question.")
-    standing: bool | None = Field(None, description="True where a trigger had answered in advance.")
+    name: str | None = Field(None, description="The name that the caller gave.")
+    number: int | None = Field(None, description="The number of its question.")
+    standing: bool | None = Field(None, description="True for an answer in advance by a trigger.")
     message: str | None = None
     responses: dict[str, Any] | None = None
-    question: dict[str, Any] | None = Field(None, description="What it was an answer to.")
+    question: dict[str, Any] | None = Field(None, description="The question that it answers.")
 
 
 class Run(RunSummary):
     input: dict[str, Any]
     message: str | None
     context: dict[str, Any]
-    question: Question | None = Field(description="The first of `questions`; null where nothing is asked.")
-    questions: list[Question] = Field(description="What a run in the state needs_human asks, by number.")
-    answers: list[Answer] = Field(description="What was answered so far, each with its question.")
+    question: Question | None = Field(description="The first of `questions`; null without one.")
+    questions: list[Question] = Field(description="The open questions of a run in state needs_human, by number.")
+    answers: list[Answer] = Field(description="The answers so far, each with its question.")
     dedupe_key: str
     correlation_id: str
     parent_run_id: str | None
     replay_of: str | None
-    keys_of: str | None = Field(None, description="The run whose idempotency keys its tools are given; null: its own.")
-    usage: Usage = Field(description="Totals up to now, from the ledger.")
-    replays: list[str] = Field(description="The runs that were started anew from this one.")
+    keys_of: str | None = Field(None, description="The run whose idempotency keys its tools use; null: its own.")
+    usage: Usage = Field(description="Totals so far, from the ledger.")
+    replays: list[str] = Field(description="The replays of this run.")
 
 
 class Turn(ResponseModel):
@@ -229,7 +229,7 @@ class TurnPage(BaseModel):
 
 
 class ChangedRun(ResponseModel):
-    """`changed` is false where nothing was left to do; `said` tells people what is so now."""
+    """`changed` is false when nothing was left to do. `said` is the state in words."""
 
     run_id: str
     state: RunState
@@ -241,5 +241,5 @@ class ChangedRun(ResponseModel):
 class AnsweredRun(ResponseModel):
     run_id: str
     answer: int = Field(description="The number of the question that has this answer.")
-    repeated: bool = Field(description="True where it was there already.")
-    waiting: list[int] = Field(description="Numbers of the questions that still wait: the run goes on when none does.")
+    repeated: bool = Field(description="True if the question already had it.")
+    waiting: list[int] = Field(description="The numbers of open questions: the run goes on when there is none.")

@@ -1,4 +1,4 @@
-"""Reading runs: one, a page of many, and a page of one run's turns; always within the caller's app."""
+"""Run queries: one run, pages of runs and of turns, in the caller's app."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ from workflows.outcome import OutcomeKind
 Document = Mapping[str, Any]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Never an input, a context or a history: a thousand of those may be gigabytes.
+# Without input, context and history: a thousand of these may be gigabytes.
 _SUMMARY_FIELDS = (
     *("app_id", "user_id", "chat_id", "workflow", "package_version", "trigger", "dedupe_key", "correlation_id"),
     *("parent_run_id", "replay_of", "keys_of", "priority", "state", "hold", "held_by", "held_until", "attempt"),
@@ -71,7 +71,7 @@ async def runs_page_response(store: RunStore, run_filter: Matching, paging: Pagi
 
 
 def find_newest_runs(store: RunStore, run_filter: Matching, paging: Paging) -> AsyncCursor[dict[str, Any]]:
-    """The newest first, from where the last page ended; one more than a page has, where there is one."""
+    """Finds the newest runs behind the last page, and one more than fits a page."""
     after = paging.start_after(int, str)
     before = None if after is None else _accepted_at(after)
     return RunListing(store).newest(run_filter, _SUMMARY_FIELDS, limit=paging.limit + 1, before=before)
@@ -94,13 +94,16 @@ async def run_details_response(store: RunStore, caller: Caller, run_id: str) -> 
     if run is None:
         raise RunNotFoundError(run_id)
     usage = await run_totals(store.database, run_id, is_running=run["state"] == RunState.RUNNING.value)
-    replays = [each["_id"] for each in await replays_of(store, run)]
-    asks = {"questions": waiting_questions(run), "answers": run.get("answers") or []}
-    return api_response({**as_json(run), **asks, "usage": usage.as_json(), "replays": replays})
+    replays = [replayed["_id"] for replayed in await replays_of(store, run)]
+    exchange = {"questions": waiting_questions(run), "answers": run.get("answers") or []}
+    return api_response({**as_json(run), **exchange, "usage": usage.as_json(), "replays": replays})
 
 
 async def turns_page_response(store: RunStore, caller: Caller, run_id: str, paging: Paging) -> Response:
-    """Only turns the run counts: one that was written by an owner that then lost the run is none."""
+    """Shows the turns that the run counts.
+
+    A turn of an owner that lost the run is not shown.
+    """
     reads = RunReads(store)
     run = await reads.find_fields(run_id, ("turn",), app_id=caller.scope)
     if run is None:

@@ -1,4 +1,4 @@
-"""The routes of runs: start one, find them, look at one, and change it, as the commands of `unattended runs` do."""
+"""Run routes: start, list, show and change runs, as `unattended runs` does."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -35,13 +35,13 @@ from workers.store.run import RunRequest, TriggerEvent
 from workers.store.storable import check_storable
 
 RunId = Annotated[
-    str, Path(description="As it was told when the run was accepted.", examples=["run_01KC0000000000000000000000"])
+    str, Path(description="As returned when the run was accepted.", examples=["run_01KC0000000000000000000000"])
 ]
 IdempotencyKey = Annotated[
     IdempotencyKeyText | None,
     Header(
         alias="Idempotency-Key",
-        description="Of your own making: the same key with the same body, within 7 days, is the same run.",
+        description="Any key of yours: the same key with the same body, within 7 days, is the same run.",
     ),
 ]
 
@@ -52,9 +52,9 @@ TRIGGER_NAME = "http"  # beside "cli" for runs that a command started
 
 
 def _run_links(id_field: str) -> dict[str, Any]:
-    """What can be done with the run whose id an answer has under this name."""
+    """Links the operations of the run whose id is in this field of a response."""
     links = {
-        each: {"operationId": each, "parameters": {"run_id": f"$response.body#/{id_field}"}} for each in _RUN_OPERATIONS
+        name: {"operationId": name, "parameters": {"run_id": f"$response.body#/{id_field}"}} for name in _RUN_OPERATIONS
     }
     return {"links": links}
 
@@ -79,8 +79,8 @@ def _add_read_routes(router: APIRouter, context: RoleContext) -> None:
         responses=problem_responses(403, 404),
     )
     async def list_runs(_caller: Reader, run_filter: RunFilterParams, paging: PagingParams) -> Response:
-        """The newest first, without what may be large: inputs, contexts and histories. What is accepted meanwhile
-        moves nothing on later pages."""
+        """The newest first, without inputs, contexts and histories, which may be large. New runs do not shift later
+        pages."""
         return await runs_page_response(store, run_filter, paging)
 
     @router.get(
@@ -91,7 +91,7 @@ def _add_read_routes(router: APIRouter, context: RoleContext) -> None:
         responses=problem_responses(404),
     )
     async def show_run(caller: Reader, run_id: RunId) -> Response:
-        """Everything about one run but its turns, with what it has cost up to now."""
+        """All of one run except its turns, with its cost so far."""
         return await run_details_response(store, caller, run_id)
 
     @router.get(
@@ -102,8 +102,8 @@ def _add_read_routes(router: APIRouter, context: RoleContext) -> None:
         responses=problem_responses(404),
     )
     async def list_turns(caller: Reader, run_id: RunId, paging: PagingParams) -> Response:
-        """In their order: who spoke, what was said, which tools were called and what changed. A page of large turns
-        may have fewer than `limit`."""
+        """In order: agent, text, tool calls and changes of each turn. A page of large turns may have fewer than
+        `limit`."""
         return await turns_page_response(store, caller, run_id, paging)
 
 
@@ -118,13 +118,13 @@ def _add_start_route(router: APIRouter, context: RoleContext) -> None:
         operation_id="start_run",
         response_description="A new run, which is durable",
         responses={
-            200: {"model": AcceptedRun, "description": "This key started that run before"},
+            200: {"model": AcceptedRun, "description": "The run that this key started before"},
             202: _run_links("run_id"),
             **problem_responses(403, 404, 409),
         },
     )
     async def start_run(caller: Writer, new_run: NewRun, idempotency_key: IdempotencyKey = None) -> Response:
-        """Answered when the run is durable: it is lost no more, whatever happens to this server."""
+        """Returns when the run is durable: no failure of this server can lose it."""
         return await submit_run(context, keys, caller, new_run, idempotency_key)
 
 
@@ -140,7 +140,7 @@ def _add_change_routes(router: APIRouter, context: RoleContext) -> None:
         responses=dict(common),
     )
     async def cancel_run(caller: Writer, run_id: RunId) -> Response:
-        """One that waits ends at once, one that is worked on with its worker's next heartbeat."""
+        """A waiting run ends at once, a running one with its worker's next heartbeat."""
         done = await cancel(store, run_id, by=caller.name, app_id=caller.scope)
         return api_response(done.as_json())
 
@@ -152,9 +152,8 @@ def _add_change_routes(router: APIRouter, context: RoleContext) -> None:
         responses={200: _run_links("new_run_id"), **common},
     )
     async def replay_run(caller: Writer, run_id: RunId, body: ReplayRequest | None = None) -> Response:
-        """What it was asked to do, asked once more from its first turn, as the run `new_run_id`. Repeating this starts
-        nothing twice. A run whose tools or write-backs succeeded is refused unless `repeat_done` says that they may
-        happen again."""
+        """Starts it again from its first turn, as the run `new_run_id`. Repeating this call starts nothing twice. A run
+        whose tools or write-backs succeeded is refused, unless `repeat_done` allows to repeat them."""
         options = ReplayOptions() if body is None else ReplayOptions(**body.model_dump())
         await check_replay_approved(context, store, run_id, app_id=caller.scope, may_approve=caller.may_approve)
         done = await replay(store, wake, run_id, by=caller.name, app_id=caller.scope, options=options)
@@ -172,23 +171,23 @@ def _add_answer_route(router: APIRouter, context: RoleContext) -> None:
         responses=problem_responses(403, 404, 409),
     )
     async def answer_run(caller: Approver, run_id: RunId, body: RunAnswer) -> Response:
-        """What a person says to one question of a run that waits (`needs_human`). The run goes on where it stands
-        when each of its questions is answered. Needs a key that was made with `--may approve`."""
-        said = body.model_dump(exclude={"by"})
-        await seen(store, run_id, caller.scope)  # an unknown run is that first, whatever the answer looks like
+        """Answers one question of a run that waits (`needs_human`). The run goes on where it stopped when each of its
+        questions is answered. Requires a key created with `--may approve`."""
+        fields = body.model_dump(exclude={"by"})
+        await seen(store, run_id, caller.scope)  # 404 for an unknown run comes before 422 for its answer
         try:
-            done = await answer(store, wake, run_id, by=caller.name, name=body.by, app_id=caller.scope, **said)
+            done = await answer(store, wake, run_id, by=caller.name, name=body.by, app_id=caller.scope, **fields)
         except UnfitAnswerError as error:
             raise invalid_fields(_answer_errors(str(error))) from None
-        told = {"run_id": done.run_id, "answer": done.number, "repeated": done.repeated}
-        return api_response({**told, "waiting": list(done.waiting)})
+        result = {"run_id": done.run_id, "answer": done.number, "repeated": done.repeated}
+        return api_response({**result, "waiting": list(done.waiting)})
 
 
 _ANSWER_FIELDS = frozenset({"question", "message", "responses", "by"})
 
 
 def _answer_errors(text: str) -> dict[str, str]:
-    """Its text begins with the field's name where one is at fault."""
+    """Splits the text, which begins with the name of an invalid field."""
     name, colon, sentence = text.partition(": ")
     return {name: sentence} if colon and name in _ANSWER_FIELDS else {"body": text}
 
@@ -224,13 +223,13 @@ def accepted_run_response(run_id: str, status: int) -> Response:
 
 
 def _check_workflow(context: RoleContext, caller: Caller, workflow: str) -> None:
-    """The names of the packages are told to whoever may see all apps; another app's packages are not its affair."""
+    """Lists the packages only for a key of all apps."""
     if context.catalog.get(workflow) is not None:
         return
     if caller.scope is not None:
         raise workflow_not_found(f"there is no workflow {workflow}")
-    why = context.catalog.explain_refusal(workflow)
-    if why is not None:
-        raise workflow_not_found(why)
+    reason = context.catalog.explain_refusal(workflow)
+    if reason is not None:
+        raise workflow_not_found(reason)
     known = ", ".join(sorted(context.catalog.packages())) or "none"
     raise workflow_not_found(f"there is no workflow {workflow}; there are: {known}")

@@ -1,4 +1,4 @@
-"""Schemas in words: what an OpenAPI schema asks for, for people, and an example of it."""
+"""Schema text: describes OpenAPI schemas in words, and builds examples of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 Schema = Mapping[str, Any]
 
 _MAX_DEPTH = 6
-_UNBOUNDED_FROM = 10**6  # a limit that nobody comes near
+_UNBOUNDED_FROM = 10**6  # higher limits are not worth showing
 _PLAIN_EXAMPLES: Mapping[str, Any] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "null": None}
 
 
@@ -25,10 +25,10 @@ class Schemas:
         self._components: Mapping[str, Schema] = document["components"]["schemas"]
 
     def fields(self, schema: Schema) -> Iterator[SchemaField]:
-        """Of an object; of one of several objects, those of each."""
-        for each in self._object_choices(schema):
-            needed = each.get("required", ())
-            for name, field in each.get("properties", {}).items():
+        """Yields the fields of an object, or of all alternatives."""
+        for choice in self._object_choices(schema):
+            needed = choice.get("required", ())
+            for name, field in choice.get("properties", {}).items():
                 yield SchemaField(
                     name,
                     self.describe_type(field),
@@ -44,9 +44,9 @@ class Schemas:
             return self._describe_reference(schema, depth)
         choices = self._alternatives(schema)
         if choices:
-            return " or ".join(dict.fromkeys(self.describe_type(each, depth + 1) for each in choices))
+            return " or ".join(dict.fromkeys(self.describe_type(choice, depth + 1) for choice in choices))
         if "enum" in schema or "const" in schema:
-            return " | ".join(str(each) for each in schema.get("enum", [schema.get("const")]))
+            return " | ".join(str(value) for value in schema.get("enum", [schema.get("const")]))
         if schema.get("type") == "array":
             return f"list of {self.describe_type(schema.get('items', {}), depth + 1)}"
         return _describe_plain_type(schema)
@@ -57,7 +57,7 @@ class Schemas:
         return self.describe_type(found, depth + 1) if "enum" in found else name
 
     def example(self, schema: Schema, depth: int = 0) -> Any:
-        """The author's own where there is one, else one with what is needed."""
+        """Returns the schema's own example, or one with its required fields."""
         schema = self._resolve(schema)
         if schema.get("examples"):
             return schema["examples"][0]
@@ -72,12 +72,15 @@ class Schemas:
         if "enum" in schema:
             return schema["enum"][0]
         needed = schema.get("required", ())
-        return {name: self.example(each, depth + 1) for name, each in schema["properties"].items() if name in needed}
+        properties = schema["properties"].items()
+        return {name: self.example(field, depth + 1) for name, field in properties if name in needed}
 
     def _object_choices(self, schema: Schema) -> Sequence[Schema]:
         found = self._resolve(schema)
         alternatives = self._alternatives(found)
-        return [each for one in alternatives for each in self._object_choices(one)] if alternatives else [found]
+        return (
+            [choice for schema in alternatives for choice in self._object_choices(schema)] if alternatives else [found]
+        )
 
     def _resolve(self, schema: Schema) -> Schema:
         while "$ref" in schema:
@@ -89,7 +92,7 @@ class Schemas:
 
     @staticmethod
     def _alternatives(schema: Schema) -> Sequence[Schema]:
-        if "properties" in schema:  # then they say which of those are needed together
+        if "properties" in schema:  # its alternatives only name required fields
             return []
         return [*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())]
 

@@ -1,4 +1,4 @@
-"""Routes of the API. Each refuses unknown query parameters: a misspelt filter must not widen an answer."""
+"""Strict routes: unknown query parameters, such as misspelt filters, are errors."""
 
 import difflib
 from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
@@ -10,11 +10,11 @@ from fastapi.routing import APIRoute
 
 from triggers.api.api_problems import MAX_FIELD_ERRORS, invalid_fields
 
-MAX_NAME_SHOWN = 200  # characters of a name that is repeated to its sender
+MAX_NAME_SHOWN = 200  # characters of an unknown name in the error
 
 
 class StrictRoute(APIRoute):
-    """As FastAPI's, which ignores parameters that no function asks for."""
+    """A FastAPI route, which by itself ignores unknown parameters."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -30,7 +30,7 @@ class StrictRoute(APIRoute):
 
 
 def unknown_parameter_errors(unknown: Sequence[str], known_names: Collection[str]) -> dict[str, str]:
-    """A sentence for each parameter that the address does not take, by its name."""
+    """Returns a sentence for each unknown parameter, by its name."""
     takes = f"this address takes {', '.join(sorted(known_names))}" if known_names else "this address takes none"
     errors: dict[str, str] = {}
     for name in unknown[:MAX_FIELD_ERRORS]:
@@ -42,5 +42,5 @@ def unknown_parameter_errors(unknown: Sequence[str], known_names: Collection[str
 
 def _query_parameter_names(dependant: Dependant) -> Iterator[str]:
     yield from (field.alias for field in dependant.query_params)
-    for each in dependant.dependencies:
-        yield from _query_parameter_names(each)
+    for dependency in dependant.dependencies:
+        yield from _query_parameter_names(dependency)

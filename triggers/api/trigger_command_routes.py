@@ -1,4 +1,4 @@
-"""What is asked of a trigger: to pause, to go on, to fire now, and to make up for times that have passed."""
+"""Trigger command routes: pause, resume, fire and backfill a trigger."""
 
 from fastapi import APIRouter, Response
 
@@ -37,22 +37,21 @@ def _add_pause_routes(router: APIRouter, context: RoleContext) -> None:
     async def pause_trigger(
         caller: Writer, trigger_path: TriggerPathParam, body: PauseRequest | None = None
     ) -> Response:
-        """Nothing more starts by it until it is resumed. A package's trigger is paused for one app, or for all."""
-        known = await trigger_path.find_entry(context)
+        """It starts nothing until it is resumed. A package's trigger is paused for one app, or for all."""
+        entry = await trigger_path.find_entry(context)
         note = "" if body is None else body.note
-        return api_response(
-            (await pause(context, known, by=caller.name, note=note, app_id=trigger_path.app_id)).as_json()
-        )
+        result = await pause(context, entry, by=caller.name, note=note, app_id=trigger_path.app_id)
+        return api_response(result.as_json())
 
     @router.post("/resume", response_model=PausedTrigger, summary="Resume a trigger", operation_id="resume_trigger")
     async def resume_trigger(
         caller: Writer, trigger_path: TriggerPathParam, body: ResumeRequest | None = None
     ) -> Response:
-        """It starts runs again; with `from` its change stream goes on from there, which all its triggers feel."""
-        known = await trigger_path.find_entry(context)
+        """It starts runs again. `from` moves its change stream, for all triggers of that stream."""
+        entry = await trigger_path.find_entry(context)
         from_ = None if body is None else body.from_
         done = await resume(
-            context, known, by=caller.name, app_id=trigger_path.app_id, from_=from_, viewer=caller.scope
+            context, entry, by=caller.name, app_id=trigger_path.app_id, from_=from_, viewer=caller.scope
         )
         return api_response(done.as_json())
 
@@ -62,23 +61,23 @@ def _add_fire_route(router: APIRouter, context: RoleContext) -> None:
         "/fire", status_code=202, response_model=FiredRuns, summary="Fire a trigger", operation_id="fire_trigger"
     )
     async def fire_trigger(caller: Writer, trigger_path: TriggerPathParam, body: FireRequest | None = None) -> Response:
-        """Starts a run now, as if what it waits for had happened; without an app one for each of its apps."""
-        known = await trigger_path.find_entry(context)
+        """Starts a run now, as if its event had come; without an app, one for each of its apps."""
+        entry = await trigger_path.find_entry(context)
         event = {} if body is None else body.event
-        fired = await fire(context, known, by=caller.name, app_id=trigger_path.app_id, event=event, **caller.rights)
-        return api_response({"runs": [each.as_json() for each in fired]}, 202)
+        fired = await fire(context, entry, by=caller.name, app_id=trigger_path.app_id, event=event, **caller.rights)
+        return api_response({"runs": [run.as_json() for run in fired]}, 202)
 
 
 def _add_backfill_route(router: APIRouter, context: RoleContext) -> None:
     @router.post("/backfill", response_model=Backfill, summary="Backfill a schedule", operation_id="backfill_trigger")
     async def backfill_trigger(caller: Writer, trigger_path: TriggerPathParam, body: BackfillRequest) -> Response:
-        """Starts the runs for times that have passed. What ran at its time is not run again: repeating is harmless."""
-        known = await trigger_path.find_entry(context)
-        planned = await prepare_backfill(
-            context, known, start=body.from_, end=body.to, app_id=trigger_path.app_id, **caller.rights
+        """Starts the runs of past times. A time that has a run starts none, so repeating is harmless."""
+        entry = await trigger_path.find_entry(context)
+        plan = await prepare_backfill(
+            context, entry, start=body.from_, end=body.to, app_id=trigger_path.app_id, **caller.rights
         )
-        told = {**backfill_json(planned), "dry_run": body.dry_run, "created": None}
+        result = {**backfill_json(plan), "dry_run": body.dry_run, "created": None}
         if not body.dry_run:
-            done = await run_backfill(context, planned, by=caller.name, overlap=body.overlap)
-            told |= {"created": done.created, "there_already": done.there_already}
-        return api_response(told)
+            done = await run_backfill(context, plan, by=caller.name, overlap=body.overlap)
+            result |= {"created": done.created, "there_already": done.there_already}
+        return api_response(result)

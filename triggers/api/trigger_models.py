@@ -1,4 +1,7 @@
-"""Models of triggers: what callers send, and what they are told, which may have more fields than are named here."""
+"""Trigger models: requests and responses.
+
+A response may have more fields than are declared here.
+"""
 
 from datetime import datetime
 from typing import Annotated, Any, Literal
@@ -9,16 +12,14 @@ from pydantic.config import JsonDict
 from triggers.api.field_types import Moment, Name, Ordinal, with_error
 from triggers.api.run_models import RequestModel, ResponseModel
 from triggers.control.trigger_pauses import MAX_NOTE_LENGTH
+from triggers.control.trigger_status import TriggerStateName
 
-SPEC_DESCRIPTION = (
-    "As in a package's triggers.yaml: name, type, and the fields of that type. It is of one app, without `apps`."
-)
+SPEC_DESCRIPTION = "As in a package's triggers.yaml: name, type, and the fields of that type, without `apps`."
 _EXAMPLE_SPEC: JsonDict = {"name": "nightly", "type": "schedule", "cron": "30 2 * * 1-5", "timezone": "Europe/London"}
 ResumeFromField = Annotated[
     Literal["now", "token"] | Moment,
     with_error("must be 'now', 'token' or a time with an offset, such as 2026-01-31T08:00:00Z"),
 ]
-TriggerStateName = Literal["active", "paused", "inactive"]
 TriggerType = Literal["schedule", "database_condition", "webhook", "form_submit", "run_finished"]
 
 
@@ -27,24 +28,22 @@ class NewTrigger(RequestModel):
         json_schema_extra={"examples": [{"workflow": "DailyDigest", "app_id": "acme", "spec": _EXAMPLE_SPEC}]}
     )
 
-    workflow: Name = Field(description="What it starts: the name of a package.")
-    app_id: Name | None = Field(None, description="Whose trigger it is. A key of one app may leave it out.")
+    workflow: Name = Field(description="The package that it starts.")
+    app_id: Name | None = Field(None, description="The app of the trigger. A key of one app may leave it out.")
     spec: dict[str, Any] = Field(description=SPEC_DESCRIPTION)
 
 
 class EditedTrigger(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"revision": 1, "spec": _EXAMPLE_SPEC}]})
 
-    spec: dict[str, Any] = Field(description=f"The whole of it. {SPEC_DESCRIPTION} Its name and type stay as they are.")
-    revision: Ordinal | None = Field(
-        None, description="The one that was read before, where it is not said with If-Match."
-    )
+    spec: dict[str, Any] = Field(description=f"The whole spec. {SPEC_DESCRIPTION} Its name and type cannot change.")
+    revision: Ordinal | None = Field(None, description="The revision that was read before, if If-Match is not sent.")
 
 
 class PauseRequest(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"note": "the shop is being moved"}]})
 
-    note: str = Field("", max_length=MAX_NOTE_LENGTH, description="Why, for whoever looks at it later.")
+    note: str = Field("", max_length=MAX_NOTE_LENGTH, description="A note, shown with the trigger.")
 
 
 class ResumeRequest(RequestModel):
@@ -53,7 +52,7 @@ class ResumeRequest(RequestModel):
     from_: ResumeFromField | None = Field(
         None,
         alias="from",
-        description="Of a trigger on changes: where its stream goes on. `token` is where it stopped.",
+        description="Of a trigger on changes: where its stream resumes. `token` is where it stopped.",
     )
 
 
@@ -61,7 +60,7 @@ class FireRequest(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{}, {"event": {"order": {"id": 7}}}]})
 
     event: dict[str, Any] = Field(
-        default_factory=dict, description="In the place of what it waits for: a body, a change, the fields of a form."
+        default_factory=dict, description="Replaces the real event: a body, a change, the fields of a form."
     )
 
 
@@ -72,12 +71,12 @@ class BackfillRequest(RequestModel):
         }
     )
 
-    from_: Moment = Field(alias="from", description="The first time that counts.")
-    to: Moment = Field(description="The last one; what is not past yet is left to its tick.")
+    from_: Moment = Field(alias="from", description="The first time, included.")
+    to: Moment = Field(description="The last time, included; future times are left to their ticks.")
     overlap: Literal["one_by_one", "allow"] = Field(
-        "one_by_one", description="Whether the runs of one app may go on side by side."
+        "one_by_one", description="Whether the runs of one app may be concurrent."
     )
-    dry_run: bool = Field(False, description="Say what would be started, and start nothing.")
+    dry_run: bool = Field(False, description="Returns what would start, and starts nothing.")
 
 
 class Pause(ResponseModel):
@@ -92,28 +91,28 @@ class TriggerSummary(ResponseModel):
     workflow: str
     name: str
     type: TriggerType
-    origin: Literal["package", "api"] = Field(description="`api`: made at run time, over HTTP or by a command.")
-    app_id: str | None = Field(description="Of one that was made at run time.")
+    origin: Literal["package", "api"] = Field(description="`api`: created at run time, over HTTP or by a command.")
+    app_id: str | None = Field(description="Of one created at run time.")
     apps: list[str]
-    apps_from: str | None = Field(description="Where its apps are found once it fires, if not in `apps`.")
+    apps_from: str | None = Field(description="Where it finds its apps when it fires, if not in `apps`.")
     state: TriggerStateName
-    inactive: str | None = Field(description="Why nothing can start it.")
+    inactive: str | None = Field(description="Why it cannot start runs.")
     paused: Pause | None
     paused_apps: dict[str, Pause]
     last_fired_at: datetime | None
     next_at: datetime | None
-    counts: dict[str, int] = Field(description="What became of all that has happened so far.")
-    revision: int = Field(description="Of one that was made at run time: grows with each edit.")
+    counts: dict[str, int] = Field(description="The results of all events so far.")
+    revision: int = Field(description="Of one created at run time: grows with each edit.")
     answers_approved_by: str | None = Field(
-        None, description="Who made the `ui_responses` of one made at run time; null: no key that may approve."
+        None, description="The key that approved the `ui_responses` of one created at run time; null: none."
     )
 
 
 class Trigger(TriggerSummary):
-    source: str = Field(description="As its CloudEvents name it.")
+    source: str = Field(description="The `source` of its CloudEvents.")
     spec: dict[str, Any] | None
-    outlook: dict[str, Any] = Field(description="By its type: the next times, an address, the position of a stream.")
-    notes: list[dict[str, Any]] = Field(description="The newest happenings that started nothing, each with its reason.")
+    outlook: dict[str, Any] = Field(description="By type: the next times, an address, the position of a stream.")
+    notes: list[dict[str, Any]] = Field(description="The newest events that started nothing, each with its reason.")
 
 
 class TriggerPage(ResponseModel):
@@ -122,7 +121,7 @@ class TriggerPage(ResponseModel):
 
 
 class PausedTrigger(ResponseModel):
-    """`changed` is false where nothing was left to do; `said` tells people what is so now."""
+    """`changed` is false when nothing was left to do. `said` is the state in words."""
 
     trigger_id: str
     app_id: str | None
@@ -144,8 +143,8 @@ class Backfill(ResponseModel):
 
     trigger_id: str
     dry_run: bool
-    runs: int = Field(description="How many there are for these times: new ones and those that were there already.")
+    runs: int = Field(description="The number of runs of these times, new and existing.")
     there_already: int
     created: int | None
     apps: int
-    times: list[str] = Field(description="The nominal times; of very many the first hundred.")
+    times: list[str] = Field(description="The nominal times, at most a hundred.")

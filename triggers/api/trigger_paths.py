@@ -1,4 +1,4 @@
-"""Where a trigger stands in the API: its address, and how its problems are told."""
+"""Trigger paths: the address of a trigger in the API, and its errors."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -22,8 +22,8 @@ from triggers.control.trigger_names import find_exact, find_runtime_trigger, fin
 from triggers.gateway.http_problems import ProblemError, problem_response
 from triggers.role_context import RoleContext
 
-WorkflowName = Annotated[Name, Path(description="What it starts.", examples=["DailyDigest"])]
-# Behind an @ stands an app, of which the percent-encoding may be twelve times as long.
+WorkflowName = Annotated[Name, Path(description="The workflow that it starts.", examples=["DailyDigest"])]
+# The part behind an @ is an app, whose percent-encoding may be twelve times as long.
 TriggerName = Annotated[
     str,
     Field(min_length=1, max_length=2_600, json_schema_extra=LINE_SCHEMA),
@@ -31,17 +31,17 @@ TriggerName = Annotated[
     Path(description="Its name; or `name@app`, as in its `trigger_id`.", examples=["nightly"]),
 ]
 AppQuery = Annotated[
-    Name | None, Query(description="Of which app. A key of one app means that one; without it: the whole trigger.")
+    Name | None, Query(description="The app. A key of one app implies it; without it: the whole trigger.")
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerPath:
-    """What an address names: workflow and name, or with the app in it the id of one that was made at run time."""
+    """The trigger in an address: workflow and name, or `name@app`."""
 
     workflow: str
     name: str
-    app_id: str | None  # for which app, or the only one that the caller may know of
+    app_id: str | None  # the requested app, or the only one that the caller sees
 
     async def find_entry(self, context: RoleContext) -> TriggerEntry:
         if self._has_full_id:
@@ -49,7 +49,7 @@ class TriggerPath:
         return await find_exact(context, self.workflow, self.name, app_id=self.app_id)
 
     async def find_runtime_entry(self, context: RoleContext) -> TriggerEntry:
-        """To be edited or removed."""
+        """Finds a trigger to edit or remove."""
         if self._has_full_id:
             return await self.find_entry(context)
         return await find_runtime_trigger(context, self.workflow, self.name, app_id=self.app_id)
@@ -74,7 +74,7 @@ def trigger_url(entry: TriggerEntry) -> str:
 
 
 async def _on_unknown_trigger(_request: Request, _error: Exception) -> Response:
-    """Another app's trigger is as unknown as one that never was."""
+    """Uses the same 404 for another app's trigger and for none."""
     return problem_response(ProblemError(404, "there is no such trigger"))
 
 
@@ -83,8 +83,8 @@ async def _on_unknown_workflow(_request: Request, error: Exception) -> Response:
 
 
 async def _on_unfit_trigger(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, UnfitTriggerError)  # noqa: S101 -- FastAPI types every handler as one of Exception
-    return problem_response(invalid_fields({place or "spec": said for place, said in error.problems.items()}))
+    assert isinstance(error, UnfitTriggerError)  # noqa: S101 -- FastAPI types each handler as one of Exception
+    return problem_response(invalid_fields({place or "spec": problem for place, problem in error.problems.items()}))
 
 
 async def _on_not_for_this_key(_request: Request, error: Exception) -> Response:

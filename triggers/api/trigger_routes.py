@@ -1,4 +1,4 @@
-"""The routes of triggers: make them, find them, look at one and change it, as `unattended triggers` does."""
+"""Trigger routes: create, list, show and change triggers."""
 
 import re
 from contextlib import aclosing
@@ -13,12 +13,13 @@ from triggers.api.openapi import problem_responses
 from triggers.api.paging import Paging, PagingParams, page_response
 from triggers.api.strict_route import StrictRoute
 from triggers.api.trigger_command_routes import command_routes
-from triggers.api.trigger_models import EditedTrigger, NewTrigger, Trigger, TriggerPage, TriggerStateName, TriggerType
+from triggers.api.trigger_models import EditedTrigger, NewTrigger, Trigger, TriggerPage, TriggerType
 from triggers.api.trigger_paths import TriggerPathParam, trigger_url
 from triggers.control.runtime_triggers import create_trigger, edit, remove, require_runtime_trigger
 from triggers.control.trigger_entry import TriggerEntry
 from triggers.control.trigger_errors import EditedMeanwhileError
 from triggers.control.trigger_listing import TriggerFilter, iter_triggers
+from triggers.control.trigger_status import TriggerStateName
 from triggers.control.trigger_view import show
 from triggers.gateway.http_problems import ProblemError
 from triggers.role_context import RoleContext
@@ -31,7 +32,7 @@ IfMatch = Annotated[
     Header(
         alias="If-Match",
         max_length=MAX_ETAG_LENGTH,
-        description="The ETag that was read before, or * for whatever is there.",
+        description="The ETag that was read before, or * for any revision.",
     ),
 ]
 
@@ -54,7 +55,7 @@ def _add_read_routes(router: APIRouter, context: RoleContext) -> None:
         responses=problem_responses(403, 404),
     )
     async def list_triggers(caller: Reader, trigger_filter: TriggerFilterParams, paging: PagingParams) -> Response:
-        """Those of packages and those made at run time, in the order of their ids."""
+        """Those of packages and those created at run time, in the order of their ids."""
         return await triggers_page_response(context, trigger_filter, paging, viewer=caller.scope)
 
     @router.get(
@@ -65,7 +66,7 @@ def _add_read_routes(router: APIRouter, context: RoleContext) -> None:
         responses=problem_responses(403, 404, 409),
     )
     async def show_trigger(caller: Reader, trigger_path: TriggerPathParam) -> Response:
-        """When it fires next or what it waits for, what came of it so far, and why something started nothing."""
+        """When it fires next or what it waits for, its results so far, and why events started nothing."""
         return await _trigger_response(
             context, await trigger_path.find_entry(context), app=trigger_path.app_id, viewer=caller.scope
         )
@@ -76,16 +77,16 @@ def _add_make_route(router: APIRouter, context: RoleContext) -> None:
         "/triggers",
         status_code=201,
         response_model=Trigger,
-        summary="Make a trigger",
+        summary="Create a trigger",
         operation_id="make_trigger",
         responses=problem_responses(403, 404, 409),
     )
     async def make_trigger(caller: Writer, body: NewTrigger) -> Response:
-        """It belongs to one app, starts runs of that app alone, and is at work within seconds. `ui_responses` in its
-        spec answer for people: that needs a key that was made with `--may approve`."""
+        """It belongs to one app, starts runs of that app only, and is active within seconds. `ui_responses` in its spec
+        answer for people: they require a key created with `--may approve`."""
         app = caller.resolve_app(body.app_id)
-        known = await create_trigger(context, body.workflow, app, body.spec, by=caller.name, **caller.rights)
-        return await _trigger_response(context, known, app=app, viewer=caller.scope, status=201)
+        entry = await create_trigger(context, body.workflow, app, body.spec, by=caller.name, **caller.rights)
+        return await _trigger_response(context, entry, app=app, viewer=caller.scope, status=201)
 
 
 def _add_change_routes(router: APIRouter, context: RoleContext) -> None:
@@ -99,12 +100,12 @@ def _add_change_routes(router: APIRouter, context: RoleContext) -> None:
     async def edit_trigger(
         caller: Writer, trigger_path: TriggerPathParam, body: EditedTrigger, if_match: IfMatch = None
     ) -> Response:
-        """One that was made at run time, as a whole. Say which revision is meant: nobody's edit is undone unseen.
-        With `ui_responses` it needs a key that was made with `--may approve`."""
+        """Replaces the spec of one created at run time. The revision is required, so that no other edit is lost.
+        `ui_responses` require a key created with `--may approve`."""
         found = require_runtime_trigger(await trigger_path.find_runtime_entry(context))
         revision = require_revision(found, if_match, body.revision)
-        known = await edit(context, found, body.spec, by=caller.name, revision=revision, **caller.rights)
-        return await _trigger_response(context, known, app=trigger_path.app_id, viewer=caller.scope)
+        entry = await edit(context, found, body.spec, by=caller.name, revision=revision, **caller.rights)
+        return await _trigger_response(context, entry, app=trigger_path.app_id, viewer=caller.scope)
 
     @router.delete(
         "/triggers/{workflow}/{name}",
@@ -114,7 +115,7 @@ def _add_change_routes(router: APIRouter, context: RoleContext) -> None:
         responses=problem_responses(403, 404, 409, 412),
     )
     async def remove_trigger(caller: Writer, trigger_path: TriggerPathParam, if_match: IfMatch = None) -> Response:
-        """One that was made at run time. Its runs stay."""
+        """Removes one created at run time. Its runs stay."""
         found = require_runtime_trigger(await trigger_path.find_runtime_entry(context))
         await remove(context, found, by=caller.name, revision=parse_revision(found, if_match))
         return Response(status_code=204)
@@ -162,7 +163,10 @@ def format_etag(revision: int) -> str:
 
 
 def parse_revision(entry: TriggerEntry, if_match: str | None, body_revision: int | None = None) -> int | None:
-    """None for whatever is there. What is no ETag of a trigger matches none, as one that is too old does not."""
+    """Returns None for any revision.
+
+    Text that is no ETag matches none, like an old one.
+    """
     if if_match is None or if_match.strip() == ANY_REVISION:
         return body_revision
     tag = _TAG.fullmatch(if_match.strip())
@@ -172,7 +176,7 @@ def parse_revision(entry: TriggerEntry, if_match: str | None, body_revision: int
 
 
 def require_revision(entry: TriggerEntry, if_match: str | None, body_revision: int | None) -> int | None:
-    """Raises 428 where a caller does not say it."""
+    """Raises 428 without a revision."""
     if if_match is None and body_revision is None:
-        raise ProblemError(428, "say which revision is meant: If-Match with the ETag, or `revision` in the body")
+        raise ProblemError(428, "the revision is required: If-Match with the ETag, or `revision` in the body")
     return parse_revision(entry, if_match, body_revision)

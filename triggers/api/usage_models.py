@@ -1,4 +1,4 @@
-"""Models of usage: a row for each group of model calls, with what identifies the group beside the sums."""
+"""Usage models: a row for each group of model calls."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ UsageKey = Literal["app_id", "workflow", "model", "agent", "provider", "trigger_
 
 
 class UsageRow(Usage):
-    """Of the keys it has those that the calls are grouped by."""
+    """Has only the keys by which calls are grouped."""
 
     model_config = ConfigDict(
         json_schema_extra={

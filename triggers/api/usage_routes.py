@@ -1,4 +1,4 @@
-"""The route of usage: what was used and what it cost, as `unattended usage` tells it."""
+"""The usage route: tokens and costs, as in `unattended usage`."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
@@ -35,7 +35,7 @@ async def _usage_filter_params(  # noqa: PLR0913 -- one for each filter of `unat
     model: Annotated[Name | None, Query(description="Only of this model.")] = None,
     provider: Annotated[Name | None, Query(description="Only of this provider.")] = None,
     trigger_type: Annotated[
-        Name | None, Query(description="Only of runs that this type of trigger started, such as `webhook`.")
+        Name | None, Query(description="Only of runs started by this type of trigger, such as `webhook`.")
     ] = None,
     since: Annotated[Moment | None, Query(description="Only calls that began at this time or later.")] = None,
     until: Annotated[Moment | None, Query(description="Only calls that began before this time.")] = None,
@@ -60,7 +60,7 @@ GroupBy = Annotated[
         with_error(f"must be one to {MAX_KEYS} of {', '.join(get_args(UsageKey))}"),
     ]
     | None,
-    Query(description="By what calls are grouped: up to three keys, each as a `by` of its own. Without: `app_id`."),
+    Query(description="Up to three keys to group by, each as a `by` of its own. Default: `app_id`."),
 ]
 
 
@@ -77,9 +77,9 @@ def usage_routes(context: RoleContext) -> APIRouter:
     async def sum_usage(
         request: Request, usage_filter: UsageFilterParams, paging: PagingParams, by: GroupBy = None
     ) -> Response:
-        """Tokens and USD of all model calls, grouped, in the order of their keys, times first. `cost_usd` is null
-        where no price is known; `unpriced`, `missing` and `estimated` say of how many calls the sums do not know all.
-        With `Accept: text/csv` the page is CSV, and the `Link` header leads to the next one."""
+        """Tokens and USD of all model calls, grouped and sorted by their keys, times first. `cost_usd` is null without
+        a known price; `unpriced`, `missing` and `estimated` count the calls with incomplete data. With
+        `Accept: text/csv` the page is CSV, and the `Link` header leads to the next one."""
         listing = _UsageListing(order_keys(by or _DEFAULT_KEYS), paging)
         found = iter_rows(context.database, listing.keys, usage_filter, listing.after)
         async with aclosing(found) as rows:
@@ -97,13 +97,13 @@ class _UsageListing:
 
     @property
     def after(self) -> list[str] | None:
-        """A cursor names its keys: by others it would lead somewhere else."""
-        behind = self.paging.start_after(*[str] * (len(self.keys) + 1))
-        if behind is None:
+        """Returns the position, if the cursor was built for the same keys."""
+        position = self.paging.start_after(*[str] * (len(self.keys) + 1))
+        if position is None:
             return None
-        if behind[0] != _keys_text(self.keys):
+        if position[0] != _keys_text(self.keys):
             raise invalid_cursor()
-        return [str(part) for part in behind[1:]]
+        return [str(part) for part in position[1:]]
 
     def position(self, row: Mapping[str, Any]) -> Position:
         return [_keys_text(self.keys), *(str(row[key]) for key in self.keys)]

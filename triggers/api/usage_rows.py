@@ -1,4 +1,4 @@
-"""Listing usage: the rows of a page in their order, of hours and days so many at a time as fit in a small memory."""
+"""Usage rows: sorted groups; hours and days are read in small chunks."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
@@ -16,12 +16,12 @@ from accounting.usage import UsageTotals
 Database = AsyncDatabase[dict[str, Any]]
 Position = list[str]
 
-# How much time is read at once: a thousand apps have 24 000 hours in a day.
+# The time span of one query: a thousand apps have 24 000 rows of hours in a day.
 _CHUNK_BY_KEY = {"hour": timedelta(days=1), "day": timedelta(days=30)}
 
 
 def order_keys(keys: Sequence[str]) -> list[str]:
-    """Times come first: what has passed does not move what was read before."""
+    """Sorts times first, so that new usage does not shift earlier pages."""
     return sorted(dict.fromkeys(keys), key=lambda key: key not in _CHUNK_BY_KEY)
 
 
@@ -32,11 +32,11 @@ def row_position(row: UsageTotals, keys: Sequence[str]) -> Position:
 async def iter_rows(
     database: Database, keys: Sequence[str], usage_filter: UsageFilter, after: Position | None
 ) -> AsyncGenerator[UsageTotals]:
-    """`keys` as `in_order` has them. `after`: behind this place."""
-    async for piece in _iter_chunks(database, keys, usage_filter, after):
-        rows = [(row_position(row, keys), row) for row in await usage_totals(database, keys, piece)]
-        for place, row in sorted(rows, key=lambda each: each[0]):
-            if after is None or place > after:
+    """Yields the rows behind the position `after`. `keys` are ordered by `order_keys`."""
+    async for chunk in _iter_chunks(database, keys, usage_filter, after):
+        rows = [(row_position(row, keys), row) for row in await usage_totals(database, keys, chunk)]
+        for position, row in sorted(rows, key=lambda pair: pair[0]):
+            if after is None or position > after:
                 yield row
 
 
@@ -55,13 +55,13 @@ async def _iter_chunks(
         if end >= last:
             break
         yield replace(usage_filter, since=begin, until=end)
-        begin = await _find_next_use(database, usage_filter, end)  # years without a call are no thousand questions
+        begin = await _find_next_use(database, usage_filter, end)  # skips years without a call in one query
     if begin is not None and (usage_filter.until is None or begin < usage_filter.until):
-        yield replace(usage_filter, since=begin)  # to its end: a clock of another machine may be ahead of ours
+        yield replace(usage_filter, since=begin)  # open-ended: another machine's clock may be ahead
 
 
 async def _find_next_use(database: Database, usage_filter: UsageFilter, since: datetime | None) -> datetime | None:
-    """Rows of the ledger may be gone while their hours are kept, and hours come a little after their rows."""
+    """Searches ledger and hours: old rows may be pruned, and hours lag behind."""
     of_app: dict[str, Any] = {} if usage_filter.app_id is None else {"app_id": usage_filter.app_id}
     rows = of_app if since is None else {**of_app, "at": {"$gte": since}}
     hours = of_app if since is None else {**of_app, "hour": {"$gte": hour_of(since)}}
@@ -73,7 +73,7 @@ async def _find_next_use(database: Database, usage_filter: UsageFilter, since: d
 
 
 def _parse_start(time: str) -> datetime | None:
-    """Of a day or an hour, as a cursor says it: anybody can make one."""
+    """Parses the day or hour of a cursor; None for an invalid one."""
     try:
         return datetime.fromisoformat(time.removesuffix("Z")).replace(tzinfo=UTC)
     except ValueError:

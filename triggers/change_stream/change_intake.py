@@ -1,4 +1,4 @@
-"""The intake of changes: one event becomes durable runs, for every trigger that it concerns."""
+"""The change intake: turns one event into durable runs, for each trigger."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ MAX_KEY_LENGTH = 300
 
 
 class ChangeEvent:
-    """An event as triggers see it: `data` is plain JSON for whom asks."""
+    """An event as triggers see it. `data` is converted to plain JSON on access."""
 
     __slots__ = ("data", "document", "event", "event_time", "id")
 
@@ -41,86 +41,51 @@ class ChangeEvent:
         self.document = _document_key(event)
 
 
-def change_apps(change_trigger: ChangeTrigger, change: ChangeEvent) -> Sequence[str]:
-    """PayloadError when it names no usable app."""
-    return change_trigger.trigger.apps or (select_app(change_trigger.spec.app_id, change.data),)
-
-
-def build_change_request(
-    change_trigger: ChangeTrigger, app_id: str, change: ChangeEvent, fired_at: datetime
-) -> RunRequest:
-    """PayloadError when the event cannot be mapped."""
-    happening = Occurrence(change_trigger.trigger, app_id, change.id, fired_at, change.data)
-    key = order_key(change_trigger, app_id, change)
-    return build_run_request(happening, order_key=key, order_seq=None if key is None else change.id)
-
-
-def order_key(change_trigger: ChangeTrigger, app_id: str, change: ChangeEvent) -> str | None:
-    """Runs of one key go one after the other."""
-    if change_trigger.spec.ordering == "none":
-        return None
-    if change_trigger.spec.ordering == "strict":
-        return _shorten_key(f"{change_trigger.id}/{quoted(app_id)}")
-    return debounce_key(change_trigger, app_id, change)
-
-
-def debounce_key(change_trigger: ChangeTrigger, app_id: str, change: ChangeEvent) -> str:
-    return _shorten_key(f"{change_trigger.id}/{quoted(app_id)}/{change.document}")
-
-
-def _document_key(event: Mapping[str, Any]) -> str:
-    """The same for each change of one document, and for no other's: an object id is not the text that looks alike."""
-    key = event.get("documentKey")
-    id_ = key["_id"] if isinstance(key, dict) and key.keys() == {"_id"} else key
-    said = str(id_) if type(id_) is ObjectId else json.dumps(id_) if type(id_) is str else repr(id_)
-    return f"{event['ns'].get('coll', '')}/{said}"
-
-
-def _shorten_key(key: str) -> str:
-    """Keys of documents may be as long as an index allows; ours stand in an index together with others."""
-    if len(key) <= MAX_KEY_LENGTH:
-        return key
-    return f"{key[:100]}…{hashlib.sha256(key.encode()).hexdigest()}"
-
-
 class ChangeIntake:
     def __init__(self, change_triggers: Sequence[ChangeTrigger], starter: RunStarter, guards: LoopGuards) -> None:
         self._change_triggers = change_triggers
         self._starter = starter
         self._guards = guards
-        # An event of a document waits for the earlier ones of it only where somebody cares for their order.
+        # An event waits for the earlier ones of its document only if a trigger depends on their order.
         self._has_document_lanes = any(
-            watch.spec.ordering == "per_document" or watch.spec.debounce for watch in self._change_triggers
+            change_trigger.spec.ordering == "per_document" or change_trigger.spec.debounce
+            for change_trigger in self._change_triggers
         )
-        self._strict_triggers = tuple(watch for watch in change_triggers if watch.spec.ordering == "strict")
-        self._unmatched_counts: Counter[str] = Counter()  # by watch, in the events at hand
+        self._strict_triggers = tuple(
+            change_trigger for change_trigger in change_triggers if change_trigger.spec.ordering == "strict"
+        )
+        self._unmatched_counts: Counter[str] = Counter()  # by trigger id, in the current events
 
     def lanes(self, event: Event) -> Collection[Hashable]:
         lanes: list[Hashable] = [
-            watch.id for watch in self._strict_triggers if watch.is_for_event(event, read_event_time(event))
+            change_trigger.id
+            for change_trigger in self._strict_triggers
+            if change_trigger.is_for_event(event, read_event_time(event))
         ]
         if self._has_document_lanes:
             lanes.append((event["ns"].get("coll"), repr(event.get("documentKey"))))
         return lanes
 
     async def process(self, events: Sequence[Event]) -> None:
-        """One trigger's failure is none of the others'."""
-        wishes = [wish for event in events for wish in self._intents(event)]
+        """A failing trigger does not affect the others."""
+        intents = [intent for event in events for intent in self._intents(event)]
         self._count_unmatched()
-        if wishes:
-            await self._starter.start(wishes)
+        if intents:
+            await self._starter.start(intents)
 
     def _intents(self, event: Event) -> Iterator[RunIntent]:
         happened = read_event_time(event)
-        concerned = [watch for watch in self._change_triggers if watch.is_for_event(event, happened)]
+        concerned = [
+            change_trigger for change_trigger in self._change_triggers if change_trigger.is_for_event(event, happened)
+        ]
         if not concerned:
             return
         change = ChangeEvent(event, happened)
-        for watch in concerned:
+        for change_trigger in concerned:
             try:
-                yield from self._intents_of(watch, change)
+                yield from self._intents_of(change_trigger, change)
             except ExpressionError as error:
-                self._starter.record_skip(watch.trigger, "unmappable", event_id=change.id, detail=str(error))
+                self._starter.record_skip(change_trigger.trigger, "unmappable", event_id=change.id, detail=str(error))
 
     def _intents_of(self, change_trigger: ChangeTrigger, change: ChangeEvent) -> Iterator[RunIntent]:
         if self._is_missing_image(change_trigger, change):
@@ -138,30 +103,32 @@ class ChangeIntake:
         now = datetime.now(UTC)
         for app_id in apps:
             request = build_change_request(change_trigger, app_id, change, now)
-            if change_trigger.spec.debounce:  # most events go into a run that waits, and are no loop
-                started = partial(self._count_start, change_trigger, change)
-                yield RunIntent(change_trigger.trigger, request, debounce_key(change_trigger, app_id, change), started)
+            if change_trigger.spec.debounce:  # most events join a waiting run, and are no loop
+                on_started = partial(self._count_start, change_trigger, change)
+                yield RunIntent(
+                    change_trigger.trigger, request, debounce_key(change_trigger, app_id, change), on_started
+                )
             else:
                 self._count_start(change_trigger, change)
                 yield RunIntent(change_trigger.trigger, request)
 
     def _count_unmatched(self) -> None:
-        """Together: it is what becomes of most events."""
-        for watch in self._change_triggers:
-            if times := self._unmatched_counts.pop(watch.id, 0):
-                self._starter.count_skip(watch.trigger, times=times)
+        """Counts events that match no condition in one step, since most events do not."""
+        for change_trigger in self._change_triggers:
+            if times := self._unmatched_counts.pop(change_trigger.id, 0):
+                self._starter.count_skip(change_trigger.trigger, times=times)
 
     def _is_missing_image(self, change_trigger: ChangeTrigger, change: ChangeEvent) -> bool:
-        """`required` is looked at here: the server would end the stream for all at the first event without it."""
+        """Checks `required` images: the server would end the stream without one."""
         event, spec = change.event, change_trigger.spec
         if event["operationType"] == "insert" or "required" not in (spec.pre_image, spec.full_document):
             return False
         has_document = event["operationType"] == "delete" or event.get("fullDocument") is not None
-        for wanted, there, reason in (
+        for option, is_there, reason in (
             (spec.pre_image, event.get("fullDocumentBeforeChange") is not None, "no_pre_image"),
             (spec.full_document, has_document, "no_full_document"),
         ):
-            if wanted == "required" and not there:
+            if option == "required" and not is_there:
                 detail = images_hint(event["ns"]["db"], event["ns"]["coll"])
                 self._starter.record_skip(change_trigger.trigger, reason, event_id=change.id, detail=detail)
                 return True
@@ -184,7 +151,52 @@ class ChangeIntake:
         return True
 
 
+def change_apps(change_trigger: ChangeTrigger, change: ChangeEvent) -> Sequence[str]:
+    """Returns the apps of the trigger, or the one that the event names.
+
+    Raises ExpressionError.
+    """
+    return change_trigger.trigger.apps or (select_app(change_trigger.spec.app_id, change.data),)
+
+
+def build_change_request(
+    change_trigger: ChangeTrigger, app_id: str, change: ChangeEvent, fired_at: datetime
+) -> RunRequest:
+    """Maps the event. Raises ExpressionError when that fails."""
+    occurrence = Occurrence(change_trigger.trigger, app_id, change.id, fired_at, change.data)
+    key = order_key(change_trigger, app_id, change)
+    return build_run_request(occurrence, order_key=key, order_seq=None if key is None else change.id)
+
+
+def order_key(change_trigger: ChangeTrigger, app_id: str, change: ChangeEvent) -> str | None:
+    """Returns the key whose runs go one after the other; None for concurrent runs."""
+    if change_trigger.spec.ordering == "none":
+        return None
+    if change_trigger.spec.ordering == "strict":
+        return _shorten_key(f"{change_trigger.id}/{quoted(app_id)}")
+    return debounce_key(change_trigger, app_id, change)
+
+
+def debounce_key(change_trigger: ChangeTrigger, app_id: str, change: ChangeEvent) -> str:
+    return _shorten_key(f"{change_trigger.id}/{quoted(app_id)}/{change.document}")
+
+
+def _document_key(event: Mapping[str, Any]) -> str:
+    """Identifies the document. An object id differs from text that looks alike."""
+    key = event.get("documentKey")
+    id_ = key["_id"] if isinstance(key, dict) and key.keys() == {"_id"} else key
+    id_text = str(id_) if type(id_) is ObjectId else json.dumps(id_) if type(id_) is str else repr(id_)
+    return f"{event['ns'].get('coll', '')}/{id_text}"
+
+
+def _shorten_key(key: str) -> str:
+    """Shortens a key, since a document key alone may fill an index entry."""
+    if len(key) <= MAX_KEY_LENGTH:
+        return key
+    return f"{key[:100]}…{hashlib.sha256(key.encode()).hexdigest()}"
+
+
 def read_event_time(event: Event) -> datetime:
-    """By the server's clock; milliseconds where it tells them."""
+    """Reads the server's time, in milliseconds where the server sends them."""
     at: datetime = event.get("wallTime") or event["clusterTime"].as_datetime()
     return at

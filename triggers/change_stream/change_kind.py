@@ -1,4 +1,4 @@
-"""A change in MongoDB as a kind of trigger."""
+"""The kind `database_condition`: a change in MongoDB."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class ChangeKind:
         return inactive_reason(trigger, own_database=settings.database)
 
     def app_key_refusal(self, spec: TriggerSpec) -> str | None:  # noqa: ARG002 -- the protocol's
-        return "a change stream reads what belongs to other apps too; ask for it with a key of all apps"
+        return "a change stream reads the data of other apps too; use a key for all apps"
 
     def initial_fields(
         self, trigger: Trigger, now: datetime, before: Mapping[str, Any] | None = None
@@ -46,9 +46,9 @@ class ChangeKind:
         stream = stream_id_of(trigger, own_database=settings.database)
         if stream is None or not isinstance(trigger.spec, ChangeSpec):
             return {}
-        told = await describe_stream(stream, database)
+        facts = await describe_stream(stream, database)
         warning = await missing_images_hint(trigger.spec, database)
-        return told if warning is None else {**told, "warning": warning}
+        return facts if warning is None else {**facts, "warning": warning}
 
     def manual_event(self, trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Occurrence:
         return Occurrence(trigger, app_id, f"manual:{ULID()}", now, event)

@@ -1,7 +1,7 @@
-"""Bunches: events that have come go to the store together, and those that follow them do not wait for that.
+"""The event batcher: processes events in batches while others are read.
 
-A bunch waits for the earlier ones whose lanes (a document, or a strict trigger) it shares: events of one lane are taken
-in the stream's order, others do not wait for each other. Inside a bunch the intake keeps that order.
+A batch waits for earlier batches that share a lane (a document, or a strict trigger). Events of one lane are processed
+in the stream's order; others are concurrent. Within a batch the intake keeps the order.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from accounting.infra.aio import gather_all
 from triggers.change_stream.stream_source import Event
 
 MAX_BATCH_EVENTS = 250
-MAX_CONCURRENT_BATCHES = 2  # commands: one is on its way while the next one is put together
+MAX_CONCURRENT_BATCHES = 2  # one command is in flight while the next one is built
 
 
 class EventIntake(Protocol):
     def lanes(self, event: Event) -> Collection[Hashable]:
-        """What this event has to wait for: the earlier ones that share one of these with it."""
+        """Returns the lanes of an event: it waits for earlier events that share one."""
 
     async def process(self, events: Sequence[Event]) -> None:
-        """When it returns, nothing of the events is left to do. They are given, and taken, in the stream's order."""
+        """Processes events in the stream's order. When it returns, their runs are durable."""
 
 
 class EventBatch:
@@ -40,8 +40,10 @@ class EventBatch:
 
 
 class EventBatcher:
-    """Those that are not finished, the oldest first. The last one may still grow: what comes while others are under
-    way gathers in it."""
+    """Holds the unfinished batches, oldest first.
+
+    New events join the last one while others are in progress.
+    """
 
     def __init__(self, intake: EventIntake) -> None:
         self._intake = intake
@@ -55,72 +57,74 @@ class EventBatcher:
         self.bytes = 0
 
     def add(self, event: Event) -> int:
-        """Its size."""
+        """Adds an event, and returns its size in bytes."""
         lanes, size = self._intake.lanes(event), len(encode(event))
-        bunch = self._queued[-1] if self._queued else None
-        if bunch is None or len(bunch.events) >= MAX_BATCH_EVENTS:
-            bunch = EventBatch(self._loop)
-            self._queued.append(bunch)
-            self._unfinished.append(bunch)
-            # Once the reader waits for the server: what has come by then goes together.
+        batch = self._queued[-1] if self._queued else None
+        if batch is None or len(batch.events) >= MAX_BATCH_EVENTS:
+            batch = EventBatch(self._loop)
+            self._queued.append(batch)
+            self._unfinished.append(batch)
+            # Runs when the reader waits for the server: all events read by then form one batch.
             self._loop.call_soon(self._start_batches)
-        bunch.add(event, lanes, size)
+        batch.add(event, lanes, size)
         self.events += 1
         self.bytes += size
         return size
 
     def _start_batches(self) -> None:
-        # Behind one that failed nothing begins: all of it is read again, and must not be overtaken by then.
+        # Nothing starts behind a failed batch: its events are read again, and must not be overtaken.
         while self._queued and len(self._tasks) < MAX_CONCURRENT_BATCHES and not self._has_failed:
-            bunch = self._queued.popleft()
-            shared = {id(each): each for lane in bunch.lanes if (each := self._last_in_lane.get(lane)) is not None}
-            self._last_in_lane.update(dict.fromkeys(bunch.lanes, bunch))
+            batch = self._queued.popleft()
+            earlier = {id(last): last for lane in batch.lanes if (last := self._last_in_lane.get(lane)) is not None}
+            self._last_in_lane.update(dict.fromkeys(batch.lanes, batch))
             task = self._loop.create_task(
-                _process_after([each.done for each in shared.values()], self._intake, bunch.events)
+                _process_after([last.done for last in earlier.values()], self._intake, batch.events)
             )
-            self._tasks[task] = bunch
+            self._tasks[task] = batch
             task.add_done_callback(self._on_batch_done)
 
     def _on_batch_done(self, task: "asyncio.Task[None]") -> None:
-        bunch = self._tasks.pop(task)
-        for lane in bunch.lanes:
-            if self._last_in_lane.get(lane) is bunch:
+        batch = self._tasks.pop(task)
+        for lane in batch.lanes:
+            if self._last_in_lane.get(lane) is batch:
                 del self._last_in_lane[lane]
         if task.cancelled():
-            bunch.done.cancel()
+            batch.done.cancel()
         elif (error := task.exception()) is not None:
             self._has_failed = True
-            bunch.done.set_exception(error)
+            batch.done.set_exception(error)
         else:
-            bunch.done.set_result(None)
+            batch.done.set_result(None)
             self._start_batches()
 
     async def finish(self, max_left: int) -> Event | None:
-        """The oldest ones first, until so many events are left: what is finished is without a hole. The newest event
-        of it, if there is one, is where one could go on."""
+        """Waits for the oldest batches until at most `max_left` events remain.
+
+        The finished events have no gap. Returns the newest of them, behind which the stream could resume.
+        """
         newest = None
         while self._unfinished and self.events > max_left:
-            bunch = self._unfinished[0]
+            batch = self._unfinished[0]
             self._start_batches()
-            await asyncio.shield(bunch.done)
+            await asyncio.shield(batch.done)
             self._unfinished.popleft()
-            newest = bunch.events[-1]
-            self.events -= len(bunch.events)
-            self.bytes -= bunch.bytes
+            newest = batch.events[-1]
+            self.events -= len(batch.events)
+            self.bytes -= batch.bytes
         return newest
 
     async def close(self) -> None:
-        """Nothing is left running, whatever became of it."""
+        """Waits for all running batches, and ignores their results."""
         self._queued.clear()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for bunch in self._unfinished:
-            if bunch.done.done() and not bunch.done.cancelled():
-                bunch.done.exception()  # seen; whoever waited for the first one has raised it
+        for batch in self._unfinished:
+            if batch.done.done() and not batch.done.cancelled():
+                batch.done.exception()  # retrieved, so that asyncio logs no warning; finish() raised the first one
 
 
 async def _process_after(
     earlier: Sequence["asyncio.Future[None]"], intake: EventIntake, events: Sequence[Event]
 ) -> None:
-    # What failed before it fails it too: an event must not overtake one that is going to be read again.
-    await gather_all(asyncio.shield(each) for each in earlier)
+    # A failed earlier batch fails this one: an event must not overtake one that will be read again.
+    await gather_all(asyncio.shield(done) for done in earlier)
     await intake.process(events)

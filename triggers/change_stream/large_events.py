@@ -1,9 +1,8 @@
-"""Events that are too large: one message carries at most 16 MB, and what changed, the whole document and the one before
-the change may be more together.
+"""Large events: a change and its two documents may exceed a 16 MB message.
 
-Such an event is asked for once more without the documents beside it. Expressions then see no `fullDocument` and no
-`fullDocumentBeforeChange`, so that triggers that need neither still start their runs. What is too large even so, or
-comes through a pipeline of its own, is passed over. Either way a gap is recorded.
+Such an event is read again without its documents. Expressions then see no `fullDocument` and no
+`fullDocumentBeforeChange`, so triggers that need neither still start their runs. An event that is still too large, or
+that comes through a pipeline of its own, is skipped. Either way a gap is recorded.
 """
 
 import logging
@@ -19,7 +18,7 @@ from triggers.change_stream.stream_source import EventTooLargeError, StreamRefus
 log = logging.getLogger(__name__)
 
 GAP_REASON = "event_too_large"
-_UNREADABLE_EVENT = "the next event is beyond 16 MB even by its name alone; resume with --from a time behind it"
+_UNREADABLE_EVENT = "the next event is beyond 16 MB even without its content; resume with --from a later time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,10 @@ class LargeEvents:
         self._metrics = metrics
 
     async def read_next(self, plan: StreamPlan, intake: EventIntake, position: StreamPosition) -> PassedEvent | None:
-        """The next event from here, which may be the large one: the driver asks for two at a time even when it is told
-        to ask for one. None when there is none."""
+        """Reads the event after `position`, which may be the large one.
+
+        The driver reads two events at a time even with a batch size of one.
+        """
         try:
             large = await self._source.read_next_without_content(plan, position)
         except EventTooLargeError:
@@ -45,13 +46,13 @@ class LargeEvents:
             return None
         behind = StreamPosition(large["_id"], large["clusterTime"])
         with suppress(EventTooLargeError):
-            usual = await self._source.read_event(plan, large)
-            if usual is None:
+            whole = await self._source.read_event(plan, large)
+            if whole is None:
                 return None
-            await intake.process([usual])
+            await intake.process([whole])
             return PassedEvent(behind, was_large=False)
         event = None
-        if not plan.own_pipeline:  # a pipeline may look at what is left out
+        if not plan.own_pipeline:  # a pipeline may read what is left out
             with suppress(EventTooLargeError):
                 event = await self._source.read_event(plan, large, with_documents=False)
         if event is not None:

@@ -1,7 +1,7 @@
-"""The loop guard: how often one document may start runs of one trigger.
+"""The loop guard: limits how often one document starts runs of one trigger.
 
-A workflow that writes to the document that started it starts itself again. Time is that of the changes, not ours:
-what is caught up after a night away happened as slowly as it did.
+A workflow that writes to the document that started it starts itself again. The guard uses the times of the changes:
+events that are caught up after an outage count with the pace at which they happened.
 """
 
 from collections import OrderedDict, deque
@@ -34,7 +34,10 @@ class _Window:
 
 
 class LoopGuards:
-    """In memory, the documents that changed last: a process that starts anew lets `max` events more through."""
+    """Counts in memory, for the documents that changed last.
+
+    A new process lets up to `max` more events pass.
+    """
 
     def __init__(self, *, max_documents: int = MAX_DOCUMENTS, max_events: int = MAX_EVENTS) -> None:
         self._windows: OrderedDict[GuardKey, _Window] = OrderedDict()
@@ -43,18 +46,18 @@ class LoopGuards:
         self._events = 0
 
     def judge(self, key: GuardKey, limit: LoopGuard, *, event_id: str, event_time: datetime) -> Verdict:
-        """Whether this event may start a run. `count` it when it does."""
+        """Returns whether this event may start a run. Call `count_start` when it does."""
         window = self._window(key)
-        let_go = window.starts
+        starts = window.starts
         if window.has_event(event_id):
-            return Verdict.GO  # read again: it was counted already
-        if let_go and event_id < let_go[0][1]:
-            self._forget_events(window)  # the stream was set back to before what is remembered
+            return Verdict.GO  # read again: already counted
+        if starts and event_id < starts[0][1]:
+            self._forget_events(window)  # the stream was set back to before these events
         at, per = event_time.timestamp(), limit.per.total_seconds()
-        while let_go and let_go[0][0] <= at - per:
-            let_go.popleft()
+        while starts and starts[0][0] <= at - per:
+            starts.popleft()
             self._events -= 1
-        if len(let_go) < limit.max:
+        if len(starts) < limit.max:
             return Verdict.GO
         if window.reported_at is not None and at - window.reported_at < per:
             return Verdict.LOOP_REPORTED

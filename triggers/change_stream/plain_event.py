@@ -1,7 +1,7 @@
-"""Plain JSON of a change event: whatever BSON can hold, as expressions and inputs can hold it.
+"""Plain events: converts BSON to the JSON that expressions and inputs can hold.
 
-Object ids, dates, decimals and UUIDs become text, bytes base64. What JSON has no word for (NaN, a date in the year
-20000) becomes text as well: it must neither stop a stream nor make an input unreadable for others.
+Object ids, dates, decimals and UUIDs become text, bytes base64. Values without a JSON form (NaN, a date in the year
+20000) become text too: they must neither stop a stream nor make an input unreadable for others.
 """
 
 import base64
@@ -27,8 +27,8 @@ from bson.tz_util import utc
 from workflows.context.expressions.quick_expression import LazyEvent
 
 _UUID_SUBTYPES = (3, 4)
-_JSON_TYPES: frozenset[type] = frozenset({str, int, bool, type(None)})  # most of what there is
-# Made plain in no time, without parts then.
+_JSON_TYPES: frozenset[type] = frozenset({str, int, bool, type(None)})  # most values
+# Quick to convert, and without parts afterwards.
 _SCALAR_TYPES = _JSON_TYPES | {float, Int64, datetime, DatetimeMS, ObjectId, Decimal128, UUID}
 
 
@@ -37,8 +37,10 @@ def to_plain(value: Any) -> Any:
 
 
 class PlainEvent(LazyEvent):
-    """Plain JSON of what is asked for: with it `when` costs an event that it does not hold for next to nothing. What
-    may be large is made plain once, by the name that it has in the event: an expression can ask a hundred times."""
+    """Converts only the values that expressions read, so that a failed `when` is cheap.
+
+    Values that may be large are converted once per field: an expression may read one a hundred times.
+    """
 
     __slots__ = ("_event", "_plain", "_whole")
 
@@ -61,7 +63,7 @@ class PlainEvent(LazyEvent):
         return self._whole
 
     def _plain_at(self, path: Sequence[str]) -> Any:
-        """Some kinds of value have parts once they are plain."""
+        """Selects within a converted value: some BSON types have parts only then."""
         value = self._plain_field(path[0])
         for name in path[1:]:
             if type(value) is not dict:
@@ -80,15 +82,15 @@ def _unchanged(value: Any) -> Any:
 
 
 def _mapping(value: Mapping[str, Any]) -> dict[str, Any]:
-    # Each event goes through here: a call less for each value is worth the look at the table in both places.
+    # The hot path of each event: the lookup is repeated here to save a call per value.
     return {
-        key: item if (made := _CONVERTERS.get(type(item), str)) is _unchanged else made(item)
+        key: item if (convert := _CONVERTERS.get(type(item), str)) is _unchanged else convert(item)
         for key, item in value.items()
     }
 
 
 def _list(value: list[Any]) -> list[Any]:
-    return [item if (made := _CONVERTERS.get(type(item), str)) is _unchanged else made(item) for item in value]
+    return [item if (convert := _CONVERTERS.get(type(item), str)) is _unchanged else convert(item) for item in value]
 
 
 def _number(value: float) -> float | str:
@@ -98,14 +100,14 @@ def _number(value: float) -> float | str:
 
 
 def _time(value: datetime) -> str:
-    """As MongoDB's own relaxed JSON has it: no fraction when it is zero, else milliseconds."""
+    """Formats like MongoDB's relaxed JSON: milliseconds unless they are zero."""
     moment = value if value.tzinfo is None or value.tzinfo is utc else value.astimezone(UTC)
     text = moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
     return text.removesuffix("+00:00") + "Z"
 
 
 def _far_time(value: DatetimeMS) -> str:
-    return f"{int(value)}ms"  # since 1970; beyond what has a name
+    return f"{int(value)}ms"  # since 1970; beyond the years of datetime
 
 
 def _binary(value: Binary) -> str:

@@ -1,7 +1,7 @@
-"""The stream store: who reads a stream, how far it got, and what it missed. One document per stream.
+"""The stream store: lease, resume token and gaps, one document per stream.
 
-Every write of a reader is conditional on its lease, so that one that lost it cannot move the position back.
-Lease times are the database's clock ($$NOW).
+Each write of a reader is conditional on its lease, so that a reader that lost it cannot move the position back.
+Leases use the database's clock ($$NOW).
 """
 
 import re
@@ -25,14 +25,17 @@ _TOKEN_TIME = re.compile("82([0-9A-F]{8})([0-9A-F]{8})")
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """Everything before it is in the run store. `time` is known when the token is that of an event."""
+    """A position in a stream: the runs of all earlier events are durable.
+
+    `time` is known for the token of an event.
+    """
 
     token: Mapping[str, Any] | None = None
     time: Timestamp | None = None
 
     @property
     def reached_time(self) -> Timestamp | None:
-        """Of a token the time it begins with, since `time` may be that of a much earlier event. None: nobody knows."""
+        """The time in the token: `time` may be that of a much earlier event."""
         if self.token is None:
             return self.time
         found = _TOKEN_TIME.match(str(self.token.get("_data")))
@@ -41,7 +44,10 @@ class StreamPosition:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Changes between the two times may have started no run; `end` None: not over yet."""
+    """Changes between the two times may have started no run.
+
+    `end` None: the gap is open.
+    """
 
     start: datetime | None
     end: datetime | None
@@ -58,7 +64,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class LeftTrigger:
-    """A trigger that a stream was read for until not long ago, and up to where."""
+    """A trigger that left a stream recently, and the time that it reached."""
 
     trigger: str
     reached: Timestamp
@@ -71,17 +77,17 @@ class StreamRecord:
     position: StreamPosition
     saved_at: datetime | None
     state: str
-    refusal: str | None  # in MongoDB's words
-    triggers: frozenset[str] | None  # that it is read for; None: it was written by an older version
+    refusal: str | None  # MongoDB's message
+    triggers: frozenset[str] | None  # it is read for these; None: written by an older version
     left: Sequence[LeftTrigger]
 
 
 def read_gaps(document: Mapping[str, Any]) -> list[Gap]:
-    return [Gap(each["from"], each["to"], each["reason"], each.get("at")) for each in document.get("gaps", ())]
+    return [Gap(gap["from"], gap["to"], gap["reason"], gap.get("at")) for gap in document.get("gaps", ())]
 
 
 class StreamStore:
-    """Streams of one watcher: `owner` is unlike any other's."""
+    """The streams of one watcher. `owner` is unique to it."""
 
     def __init__(self, database: AsyncDatabase[dict[str, Any]], *, owner: str, lease_s: float) -> None:
         self.streams = database["streams"]
@@ -89,7 +95,7 @@ class StreamStore:
         self._lease_end = {"$add": ["$$NOW", round(lease_s * 1000)]}
 
     async def acquire_lease(self, stream: str) -> StreamRecord | None:
-        """Takes or renews the lease; None while another watcher holds it."""
+        """Acquires or renews the lease; returns None while another watcher holds it."""
         free = {
             "_id": stream,
             "$or": [{"lease.owner": self._owner}, {"$expr": {"$lt": ["$lease.until", "$$NOW"]}}],
@@ -101,31 +107,35 @@ class StreamStore:
         return None if found is None else _read_record(found)
 
     async def find_leased(self, stream: str) -> StreamRecord | None:
-        """As `acquire`, and None as well where nobody has it any more: an operator takes the lease away."""
+        """Reads a stream if this watcher still holds its lease: an operator may remove it."""
         found = await self.streams.find_one({"_id": stream, "lease.owner": self._owner})
         return None if found is None else _read_record(found)
 
     async def find_others(self, triggers: Collection[str], *, except_stream: str) -> Sequence[StreamRecord]:
-        """Other streams that are or were read for one of them."""
+        """Returns other streams that are or were read for one of these triggers."""
         ids = {"$in": [*triggers]}
         found = self.streams.find({"$or": [{"triggers": ids}, {"left.trigger": ids}], "_id": {"$ne": except_stream}})
-        return [_read_record(each) async for each in found]
+        return [_read_record(document) async for document in found]
 
     async def join(
         self, record: StreamRecord, triggers: Collection[str], *, position: StreamPosition, gaps: Sequence[Gap]
     ) -> bool:
-        """From now on it is read for these, from there, and no other stream is. Those that it is no longer read for may
-        be on their way to another one: where they were is kept."""
-        place = {"triggers": sorted(triggers), "resume_token": position.token, "token_time": position.time}
+        """Makes this stream the only one of these triggers, read from `position`.
+
+        Returns False without the lease.
+
+        A trigger that leaves may move to another stream, so its position is stored.
+        """
+        fields = {"triggers": sorted(triggers), "resume_token": position.token, "token_time": position.time}
         leaving = (record.triggers or frozenset()).difference(triggers)
         now, reached = datetime.now(UTC), record.position.reached_time
-        left = [each for each in record.left if each.trigger not in triggers]
+        left = [entry for entry in record.left if entry.trigger not in triggers]
         if reached is not None:
             left += [LeftTrigger(id_, reached, now) for id_ in sorted(leaving)]
-        written: dict[str, Any] = {"$set": {**place, "left": [asdict(each) for each in left[-MAX_LEFT_TRIGGERS:]]}}
+        update: dict[str, Any] = {"$set": {**fields, "left": [asdict(entry) for entry in left[-MAX_LEFT_TRIGGERS:]]}}
         if gaps:
-            written |= _push_gaps(*gaps)
-        if not await self._write(record.id, written):
+            update |= _push_gaps(*gaps)
+        if not await self._write(record.id, update):
             return False
         ids = {"$in": [*triggers]}
         elsewhere = {"_id": {"$ne": record.id}, "$or": [{"triggers": ids}, {"left.trigger": ids}]}
@@ -133,7 +143,7 @@ class StreamStore:
         return True
 
     async def _create(self, stream: str) -> bool:
-        """An upsert cannot ask for the server's time, so the document comes first and the lease second."""
+        """Creates the document before the lease: an upsert cannot use the server's time."""
         new: dict[str, Any] = {
             "lease": dict(FREE_LEASE),
             "state": RUNNING,
@@ -145,7 +155,10 @@ class StreamStore:
         return written.upserted_id is not None
 
     async def save_position(self, stream: str, position: StreamPosition) -> bool:
-        """Keeps the lease as well. False: it is another watcher's now, and nothing was written."""
+        """Saves the position and renews the lease.
+
+        Returns False without writing if the lease is lost.
+        """
         saved = {
             "resume_token": {"$literal": position.token},
             "token_time": position.time,
@@ -155,25 +168,27 @@ class StreamStore:
         return await self._write(stream, [{"$set": saved}])
 
     async def renew_lease(self, stream: str) -> bool:
-        """Keeps the lease while events are worked on. False: it is another watcher's now."""
+        """Renews the lease while events are processed. Returns False if it is lost."""
         return await self._write(stream, [{"$set": {"lease.until": self._lease_end}}])
 
     async def suspend(self, stream: str, gap: Gap) -> bool:
-        """Until an operator, or a package that says resume_now, lets it go on."""
+        """Suspends the stream until an operator or `resume_now` resumes it."""
         return await self._write(stream, {"$set": {"state": SUSPENDED}, **_push_gaps(gap)})
 
     async def record_gap(self, stream: str, gap: Gap) -> bool:
         return await self._write(stream, _push_gaps(gap))
 
     async def resume_from_now(self, stream: str, now: Timestamp) -> bool:
-        """Gives the position up; the gap that is open ends now. Whoever reads it next, and however much later, goes on
-        from this moment."""
+        """Drops the position and closes the open gap.
+
+        The next reader resumes from this moment, however late.
+        """
         ended_at = datetime.now(UTC)
         fresh = {"state": RUNNING, "resume_token": None, "token_time": now, "gaps.$[open].to": ended_at}
         return await self._write(stream, {"$set": fresh}, array_filters=[{"open.to": None}])
 
     async def record_refusal(self, stream: str, reason: str) -> None:
-        """For whoever asks why nothing comes; told once, and taken back by `accepted`."""
+        """Stores MongoDB's refusal for `triggers show`, until `clear_refusal`."""
         await self._write(stream, {"$set": {"refused": {"words": reason, "at": datetime.now(UTC)}}})
 
     async def clear_refusal(self, stream: str) -> None:
@@ -199,7 +214,7 @@ def _read_record(document: Mapping[str, Any]) -> StreamRecord:
         refusal=(document.get("refused") or {}).get("words"),
         triggers=None if triggers is None else frozenset(triggers),
         left=tuple(
-            LeftTrigger(**each) for each in document.get("left", ()) if datetime.now(UTC) - each["at"] < LEFT_RETENTION
+            LeftTrigger(**left) for left in document.get("left", ()) if datetime.now(UTC) - left["at"] < LEFT_RETENTION
         ),
     )
 

@@ -1,15 +1,15 @@
-"""Starting: requests become durable runs, and what became of each event is told to metrics, log and tally."""
+"""The run starter: makes run requests durable, and records the results."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from accounting.infra.aio import gather_all
 from triggers.acceptance import Acceptance
 from triggers.change_stream.stream_metrics import StreamMetrics
+from triggers.change_stream.watched_triggers import KnownPauses
 from triggers.register.trigger import Trigger
-from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_stats import TriggerStats
 from workers.crash_points import crash_point
 from workers.store.run import Accepted, RunRequest
@@ -21,34 +21,22 @@ from workflows.package.trigger_specs.change_spec import ChangeSpec
 log = logging.getLogger(__name__)
 
 MAX_DEBOUNCE_FACTOR = 10
-
-
-class KnownPauses:
-    """Who is paused, as of the watcher's last look."""
-
-    def __init__(self) -> None:
-        self._records: Mapping[str, TriggerRecord] = {}
-
-    def update(self, records: Mapping[str, TriggerRecord]) -> None:
-        self._records = records
-
-    def find(self, trigger: Trigger, app_id: str) -> Pause | None:
-        record = self._records.get(trigger.id)
-        return None if record is None else record.pause_of(app_id)
+# An operator requested the pause, and the loop guard logs once per window.
+_EXPECTED_REASONS = frozenset({"paused", "loop_guard"})
 
 
 @dataclass(frozen=True, slots=True)
 class RunIntent:
-    """What a trigger asks for because of an event."""
+    """The run that a trigger requests for an event."""
 
     trigger: Trigger
     request: RunRequest
     debounce_key: str = ""
-    on_started: Callable[[], None] | None = None  # called when it is a run of its own, not one more event of another
+    on_started: Callable[[], None] | None = None  # called for a new run, not for an event that joins one
 
 
 class RunStarter:
-    """One of each process, for all its streams."""
+    """One per process, for all its streams."""
 
     def __init__(
         self,
@@ -66,38 +54,37 @@ class RunStarter:
         self._pauses = pauses
 
     async def start(self, intents: Sequence[RunIntent]) -> None:
-        """In one command where that is possible. Durable when it returns, unless it is skipped for a reason that is
-        told."""
-        at_once = [wish for wish in intents if not wish.debounce_key]
+        """Makes the runs durable, in one command if possible, or records skips."""
+        immediate = [intent for intent in intents if not intent.debounce_key]
         debounced: dict[str, list[RunIntent]] = {}
-        for wish in intents:
-            if wish.debounce_key:
-                debounced.setdefault(wish.debounce_key, []).append(wish)
-        if at_once:  # the store places those of one order key by their sequence
+        for intent in intents:
+            if intent.debounce_key:
+                debounced.setdefault(intent.debounce_key, []).append(intent)
+        if immediate:  # the store sorts requests of one order key by their sequence
             crash_point("accepting")
-            asked = [self._acceptance.start_span(wish.request) for wish in at_once]
-            answers = await self._store.insert_all([each.request for each in asked])
-            for wish, each, answer in zip(at_once, asked, answers, strict=True):
-                self._record_result(wish, each, answer)
+            spans = [self._acceptance.start_span(intent.request) for intent in immediate]
+            results = await self._store.insert_all([span.request for span in spans])
+            for intent, span, result in zip(immediate, spans, results, strict=True):
+                self._record_result(intent, span, result)
         if debounced:
             await gather_all(map(self._debounce_all, debounced.values()))
 
     async def _debounce_all(self, intents: Sequence[RunIntent]) -> None:
-        for wish in intents:
-            await self._debounce(wish)
+        for intent in intents:
+            await self._debounce(intent)
 
     async def _debounce(self, intent: RunIntent) -> None:
         spec = intent.trigger.spec
         quiet = spec.debounce if isinstance(spec, ChangeSpec) else timedelta(0)
-        asked = self._acceptance.start_span(intent.request)
-        answer: Accepted | NotStorableError
+        span = self._acceptance.start_span(intent.request)
+        result: Accepted | NotStorableError
         try:
-            answer = await self._store.insert_debounced(
-                asked.request, key=intent.debounce_key, quiet=quiet, at_most=quiet * MAX_DEBOUNCE_FACTOR
+            result = await self._store.insert_debounced(
+                span.request, key=intent.debounce_key, quiet=quiet, at_most=quiet * MAX_DEBOUNCE_FACTOR
             )
         except NotStorableError as error:
-            answer = error
-        self._record_result(intent, asked, answer)
+            result = error
+        self._record_result(intent, span, result)
 
     def _record_result(self, intent: RunIntent, span: TracedRequest, result: Accepted | NotStorableError) -> None:
         trigger, request = intent.trigger, intent.request
@@ -133,10 +120,6 @@ class RunStarter:
             log.warning("event_skipped", extra={"trigger": trigger.id, "reason": reason, "error": detail[:300]})
 
     def count_skip(self, trigger: Trigger, *, times: int = 1) -> None:
-        """`when` does not hold: nothing to explain, and too often to be kept one by one."""
+        """Counts events that fail `when`, without notes: they are too common."""
         self._metrics.count_skipped(trigger.label, "when", times=times)
         self._stats.count_skip(trigger, "when", times=times)
-
-
-# Somebody asked for the one; the other is said once a window by whoever noticed it.
-_EXPECTED_REASONS = frozenset({"paused", "loop_guard"})

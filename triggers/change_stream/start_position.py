@@ -1,9 +1,9 @@
-"""Joining: where a stream is read from, so that a trigger that is new to it misses nothing and repeats little.
+"""Start positions: where a stream is read from when its triggers change.
 
-A stream remembers for which triggers it is read. Its position is the place of those; one that another stream was read
-for until now, as an edit may move it, brings that place along; one that was made at run time begins when it was made,
-though it took a moment until a watcher knew of it. The stream goes on from the earliest of these places. What the
-others have had by then they drop as duplicates.
+A stream stores the triggers that it is read for, and its position is theirs. A trigger that moves here from another
+stream, after an edit, brings its position along. A trigger created at run time begins at its creation, although a
+watcher reads it a moment later. The stream starts at the earliest of these positions; the other triggers drop the
+events that they have had as duplicates.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,15 +15,15 @@ from triggers.change_stream.resume_token_store import SUSPENDED, Gap, StreamPosi
 from triggers.change_stream.stream_plan import StreamPlan, stream_database
 from triggers.change_stream.stream_source import PositionUnusableError, StreamSource
 
-# A trigger that is older and of which no stream knows anything, as after somebody removed them all, begins now: runs of
-# what it has had may be gone already, and would be started again.
+# An older trigger without any stream, as after their documents were removed, begins now: the runs of its earlier events
+# may be gone, and would start again.
 RECENTLY_CREATED = timedelta(hours=1)
 
 Positions = Mapping[str, StreamPosition]
 
 
 class StreamLeaseLostError(Exception):
-    """Another watcher reads the stream now, or an operator has set it somewhere else."""
+    """Another watcher reads the stream now, or an operator has moved its position."""
 
 
 class StartPosition:
@@ -32,45 +32,45 @@ class StartPosition:
         self._store = store
 
     async def resolve(self, plan: StreamPlan, record: StreamRecord) -> StreamPosition:
-        """Where to read from, written down before anything is read."""
-        ids = frozenset(each.id for each in plan.triggers)
+        """Returns where to read from, and stores it before anything is read."""
+        ids = frozenset(trigger.id for trigger in plan.triggers)
         known = ids if record.triggers is None else ids & record.triggers
         gaps: list[Gap] = []
-        places: Positions = dict.fromkeys(known, record.position)
+        positions: Positions = dict.fromkeys(known, record.position)
         if known != ids:
-            places = {
+            positions = {
                 **await self._positions_from_other_streams(plan, ids - known, gaps),
                 **_left_positions(record, ids - known),
-                **places,
+                **positions,
             }
-        begin = min(_candidate_starts(plan, places), key=_earliest_sort_key, default=None)
-        if begin is None:
-            begin = StreamPosition(None, await self._source.current_time())
-        elif begin != record.position:
-            begin = await self._reachable_position(begin, record if known else None, gaps)
-        if begin == record.position and ids == record.triggers:
-            return begin
-        if not await self._store.join(record, ids, position=begin, gaps=gaps):
+        start = min(_candidate_starts(plan, positions), key=_earliest_sort_key, default=None)
+        if start is None:
+            start = StreamPosition(None, await self._source.current_time())
+        elif start != record.position:
+            start = await self._reachable_position(start, record if known else None, gaps)
+        if start == record.position and ids == record.triggers:
+            return start
+        if not await self._store.join(record, ids, position=start, gaps=gaps):
             raise StreamLeaseLostError
-        return begin
+        return start
 
     async def _positions_from_other_streams(self, plan: StreamPlan, ids: frozenset[str], gaps: list[Gap]) -> Positions:
-        places: dict[str, StreamPosition] = {}
+        positions: dict[str, StreamPosition] = {}
         for other in await self._store.find_others(ids, except_stream=plan.id):
             moving = ids & (other.triggers or frozenset())
             if stream_database(other.id) != plan.database:
                 continue
-            places |= _left_positions(other, ids)
+            positions |= _left_positions(other, ids)
             if other.state != SUSPENDED:
-                places |= dict.fromkeys(moving, other.position)
-            elif moving:  # what it lost is lost; those that are read here go on
+                positions |= dict.fromkeys(moving, other.position)
+            elif moving:  # a suspended stream has lost events; the triggers that were here before go on
                 gaps.append(Gap(other.saved_at, datetime.now(UTC), "history_lost"))
-        return places
+        return positions
 
     async def _reachable_position(
         self, start: StreamPosition, record: StreamRecord | None, gaps: list[Gap]
     ) -> StreamPosition:
-        """By its time alone: another stream's token may be that of an event that is not to be seen here."""
+        """Drops the token: another stream's event may be filtered out here."""
         if start.reached_time is None:
             return start if record is None else record.position
         try:
@@ -88,17 +88,20 @@ def _left_positions(record: StreamRecord, ids: frozenset[str]) -> Positions:
 def _candidate_starts(plan: StreamPlan, positions: Positions) -> Iterator[StreamPosition]:
     now = datetime.now(UTC)
     for trigger in plan.triggers:
-        place, since = positions.get(trigger.id), plan.since.get(trigger.id)
-        made = None if since is None else Timestamp(min(since, now), 0)
-        if place is None:
-            if made is not None and now - made.as_datetime() < RECENTLY_CREATED:
-                yield StreamPosition(None, made)
-        elif made is not None and place.reached_time is not None and place.reached_time < made:
-            yield StreamPosition(None, made)  # what happened before it was made is none of its business
+        position, since = positions.get(trigger.id), plan.since.get(trigger.id)
+        created = None if since is None else Timestamp(min(since, now), 0)
+        if position is None:
+            if created is not None and now - created.as_datetime() < RECENTLY_CREATED:
+                yield StreamPosition(None, created)
+        elif created is not None and position.reached_time is not None and position.reached_time < created:
+            yield StreamPosition(None, created)  # a trigger ignores events from before its creation
         else:
-            yield place
+            yield position
 
 
 def _earliest_sort_key(position: StreamPosition) -> tuple[bool, Timestamp]:
-    """One of which nobody can tell comes first: it is that of others, and theirs to lose."""
+    """Sorts by time.
+
+    A position with an unknown time comes first: it belongs to the stream's own triggers.
+    """
     return position.reached_time is not None, position.reached_time or Timestamp(0, 0)

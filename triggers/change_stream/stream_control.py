@@ -1,7 +1,7 @@
-"""Control of streams: an operator lets a suspended stream go on, or has a running one read a period again.
+"""Stream control: resumes a suspended stream, or moves a running one.
 
-The new position is written together with the loss of the lease. Whoever reads the stream can save nothing any more,
-looks at it again, and goes on from there; so there is no moment at which an old position could win.
+The new position is written together with the removal of the lease. The reader can then save nothing, reads the stream
+document again, and goes on from there: an old position can never win.
 """
 
 import logging
@@ -24,12 +24,12 @@ ResumeFrom = Literal["now", "token"] | datetime
 
 
 class StreamControlError(Exception):
-    """The text says what is wrong and what to do."""
+    """The text has the reason and what to do."""
 
 
 class StreamNotFoundError(StreamControlError):
     def __init__(self, stream: str) -> None:
-        super().__init__(f"no stream {stream} yet; it is made when a watcher runs that knows one of its triggers")
+        super().__init__(f"no stream {stream} yet; a watcher with one of its triggers creates it")
 
 
 class ResumeRefusedError(StreamControlError):
@@ -38,18 +38,20 @@ class ResumeRefusedError(StreamControlError):
 
 class StreamControl:
     def __init__(self, database: AsyncDatabase[dict[str, Any]]) -> None:
-        """Our own database, on the server that is watched."""
+        """`database` is our own, on the server that is watched."""
         self._database = database
         self._streams = database["streams"]
 
     def stream_id_of(self, trigger: Trigger) -> str | None:
-        """Its stream's id; None for kinds without one."""
+        """Returns the trigger's stream; None for kinds without one."""
         return stream_id_of(trigger, own_database=self._database.name)
 
     async def resume(self, stream: str, from_: ResumeFrom, *, by: str = "operator") -> None:
-        """`now` gives up what happened since the saved position, `token` tries that position once more, a time goes
-        there, also back: then what happened since is read again by all triggers of the stream, and runs that are
-        still there are not started a second time. Felt within some seconds."""
+        """Moves the stream; readers follow within seconds.
+
+        `now` skips the events since the saved position; `token` tries that position again; a time may also go back.
+        Then all triggers of the stream read the events since again, and runs that still exist do not start twice.
+        """
         found = await self._streams.find_one({"_id": stream})
         if found is None:
             raise StreamNotFoundError(stream)
@@ -64,7 +66,7 @@ class StreamControl:
             change |= {"resume_token": None, "token_time": await self._reachable_position(stream, from_, now)}
             until = from_
         else:
-            # A moment, and not nothing: it may take a while until somebody reads the stream again.
+            # A time instead of no position: it may take a while until a watcher reads the stream again.
             moment = await StreamSource(self._database.client, stream_database(stream)).current_time()
             change |= {"resume_token": None, "token_time": moment}
         gaps = _close_gaps(read_gaps(found), until=until, is_suspended=found.get("state") == SUSPENDED)
@@ -72,17 +74,17 @@ class StreamControl:
             gaps = [*gaps, Gap(found.get("token_saved_at"), now, "resumed_from_now")]
         resumed = {"from": from_, "by": by, "at": now}
         change |= {"gaps": [gap.as_document() for gap in gaps], "resumed": resumed}
-        # The gaps are those that were read: whoever has written one meanwhile is asked to come again.
+        # Writes only if the gaps are as read, so that no new gap is lost.
         written = await self._streams.update_one({"_id": stream, "gaps": found.get("gaps", [])}, {"$set": change})
         if written.matched_count == 0:
-            raise ResumeRefusedError(f"{stream} has just been changed by somebody else; look at it and try again")
+            raise ResumeRefusedError(f"{stream} was changed at the same time; check it and try again")
         log.info("stream_resumed", extra={"stream": stream, "from": str(from_), "by": by})
 
     async def _reachable_position(self, stream: str, moment: datetime, now: datetime) -> Timestamp:
         if moment.tzinfo is None:
             raise ResumeRefusedError("a time needs its offset, such as 2026-12-24T18:00+01:00")
         if moment > now:
-            raise ResumeRefusedError(f"{moment.isoformat()} lies in the future; use --from now")
+            raise ResumeRefusedError(f"{moment.isoformat()} is in the future; use --from now")
         position = Timestamp(moment, 0) if moment.timestamp() >= 1 else Timestamp(1, 0)
         try:
             await StreamSource(self._database.client, stream_database(stream)).check_reachable(position)
@@ -95,7 +97,7 @@ class StreamControl:
 
 
 def _close_gaps(gaps: list[Gap], *, until: datetime | None, is_suspended: bool) -> list[Gap]:
-    """The open gap ends where the stream goes on; going on from before its start means that nothing is missed."""
+    """Closes the open gap at `until`, or drops it if `until` is before it."""
     if not is_suspended:
         return gaps
     kept = []

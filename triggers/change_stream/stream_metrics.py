@@ -1,4 +1,4 @@
-"""What a watcher measures about its streams, and about the events of its triggers."""
+"""Stream metrics: a watcher's streams, and the events of its triggers."""
 
 import time
 from enum import IntEnum
@@ -11,7 +11,7 @@ MAX_LABELS = 300
 
 
 class StreamState(IntEnum):
-    """The worse the greater."""
+    """A worse state has a greater number."""
 
     NOT_OWNED = 0
     READING = 1
@@ -57,20 +57,20 @@ class StreamMetrics:
             self._streams_read_here.add(label)
         elif label != OTHER:
             self._streams_read_here.discard(label)
-            for each in (self._lag, self._token_age, self._oplog_window):
-                each.remove_by_labels({"stream": label})
+            for metric in (self._lag, self._token_age, self._oplog_window):
+                metric.remove_by_labels({"stream": label})
 
     def set_lag(self, stream: str, seconds: float) -> None:
         self._lag.labels(self._streams.label_for(stream)).set(max(0.0, seconds))
 
     def set_saved_at(self, stream: str, at: float) -> None:
-        """Computed when scraped: a reader that hangs must not look fresh."""
+        """Computes the age when scraped, so that a hanging reader shows."""
         label = self._streams.label_for(stream)
         self._token_age.labels(label).set_function(lambda: time.time() - at)
         self._lag.labels(label)  # alerts add the two
 
     def set_oplog_window(self, seconds: float) -> None:
-        """One server, so it is the same for each stream that is read here."""
+        """Sets the same window for each stream that is read here: they share one server."""
         for label in self._streams_read_here:
             self._oplog_window.labels(label).set(seconds)
 

@@ -1,12 +1,12 @@
-"""The keeper of one stream: waits for its lease, then reads it, and deals with what stops it.
+"""The stream reader: leases one stream, reads it, and handles its errors.
 
-1. `acquire`: one watcher of all reads a stream; the others look in now and then.
-2. `_read`: events become durable runs, and only then the position behind them is saved. A crash repeats
-   events, whose runs are found by their dedupe key; nothing is skipped.
-3. A position the server cannot go on from suspends the stream, unless all its triggers say resume_now. Either
-   way the gap is recorded: the stream is never silently blind.
-4. What the server does not do at all (a pipeline it does not understand, a database we may not read) is told with its
-   words, and tried again now and then; the position stays.
+1. `acquire_lease`: one of all watchers reads a stream; the others check regularly.
+2. `_read`: events become durable runs, and only then the position behind them is saved. A crash repeats events, whose
+   runs are found by their dedupe key; nothing is skipped.
+3. A position that the server cannot resume from suspends the stream, unless all its triggers have `resume_now`. Either
+   way the gap is recorded: no loss is silent.
+4. A refusal of the server (of a pipeline, or of access to a database) is stored with its message and retried
+   regularly. The position stays.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ from triggers.service_loop import repeat
 log = logging.getLogger(__name__)
 
 SUSPENDED_CHECK_INTERVAL_S = 10.0
-GAP_RETRY_INTERVAL_S = 1.0  # a stream that keeps losing its position must not spin
-MAX_BATCH_BYTES = 16 * 1024 * 1024  # so a large event that is not met by then is no longer large
+GAP_RETRY_INTERVAL_S = 1.0  # a stream that loses its position again and again must not spin
+MAX_BATCH_BYTES = 16 * 1024 * 1024  # after this many bytes one by one, the large event is not in this batch
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a stream asks for, and what becomes of its events."""
+    """The plan of a stream, and the intake of its events."""
 
     plan: StreamPlan
     intake: EventIntake
@@ -72,13 +72,13 @@ class StreamReader:
         self._position = StreamPosition()
         self._one_by_one = False
         self._opens_by_time = False
-        self._refusal: str | None = None  # as its document says, whoever has written that
+        self._refusal: str | None = None  # as stored in the document, by any watcher
         self._logged_refusal: str | None = None
         self._has_lease = False
-        self._save_deadline: float | None = None  # None: it is not reading
+        self._save_deadline: float | None = None  # None while it is not reading
 
     def update_subscription(self, subscription: Subscription) -> None:
-        """From now on: its triggers have changed."""
+        """Replaces the plan and intake when the triggers have changed."""
         if subscription.plan != self._subscription.plan:
             self._subscription = subscription
 
@@ -86,33 +86,35 @@ class StreamReader:
         self._stop.set()
 
     def overdue_s(self) -> float:
-        """For how long a position has been due: one that reads saves it now and then, also where nothing happens. May
-        be asked from another thread."""
-        saves_by = self._save_deadline
-        return 0.0 if saves_by is None else max(0.0, time.monotonic() - saves_by)
+        """Returns how long a save is overdue; saves are regular even without events.
+
+        Safe to call from another thread.
+        """
+        deadline = self._save_deadline
+        return 0.0 if deadline is None else max(0.0, time.monotonic() - deadline)
 
     async def run(self) -> None:
         await repeat(self.step, step_name=f"stream {self._stream}", stop=self._stop)
         self._metrics.remove_stream(self._stream)
-        with suppress(PyMongoError):  # then the lease runs out by itself
+        with suppress(PyMongoError):  # the lease expires by itself
             await self._store.release_lease(self._stream)
 
     async def step(self) -> float:
-        """Seconds until the next look."""
+        """Returns the seconds until the next step."""
         record = await self._store.acquire_lease(self._stream)
         if record is None:
             self._metrics.set_state(self._stream, StreamState.NOT_OWNED)
             return self._check_interval_s
-        if record.saved_at is not None:  # it may be refused before this watcher saves one
+        if record.saved_at is not None:  # the stream may be refused before this watcher saves
             self._metrics.set_saved_at(self._stream, record.saved_at.timestamp())
         if record.state == SUSPENDED:
             return await self._stay_suspended()
         self._refusal = record.refusal
-        reader = self._subscription
+        subscription = self._subscription
         try:
             async with self._hold_lease():
-                position = await self._start_position.resolve(reader.plan, record)
-                await self._read(reader, StreamPosition(None, position.time) if self._opens_by_time else position)
+                position = await self._start_position.resolve(subscription.plan, record)
+                await self._read(subscription, StreamPosition(None, position.time) if self._opens_by_time else position)
         except StreamLeaseLostError:
             log.warning("stream_lease_lost", extra={"stream": self._stream})
             return GAP_RETRY_INTERVAL_S
@@ -124,22 +126,25 @@ class StreamReader:
 
     @asynccontextmanager
     async def _hold_lease(self) -> AsyncIterator[None]:
-        """Events may take longer than the lease, when there are many or MongoDB is slow."""
+        """Renews the lease in the background: a slow MongoDB may outlast it."""
         self._has_lease = True
         done = asyncio.Event()
-        keeping = asyncio.create_task(repeat(self._renew_lease, step_name=f"lease of {self._stream}", stop=done))
+        renewal = asyncio.create_task(repeat(self._renew_lease, step_name=f"lease of {self._stream}", stop=done))
         try:
             yield
         finally:
             done.set()
-            await keeping
+            await renewal
 
     async def _renew_lease(self) -> float:
         self._has_lease = self._has_lease and await self._store.renew_lease(self._stream)
         return self._check_interval_s
 
     async def _read(self, subscription: Subscription, position: StreamPosition) -> None:
-        """The server refuses the whole batch that a large event is in: those before it come first, each by itself."""
+        """Reads events.
+
+        When a large one fails its batch, reads those before it one by one first.
+        """
         self._position = position
         try:
             await self._follow(subscription, position)
@@ -156,7 +161,7 @@ class StreamReader:
     async def _follow(self, subscription: Subscription, position: StreamPosition) -> None:
         plan = subscription.plan
         async with await self._source.open(plan, position, one_by_one=self._one_by_one) as stream:
-            reading = StreamSession(
+            session = StreamSession(
                 stream,
                 position,
                 intake=subscription.intake,
@@ -165,19 +170,20 @@ class StreamReader:
                 idle_save_interval_s=self._check_interval_s,
             )
             self._metrics.set_state(self._stream, StreamState.READING)
-            log.info("stream_opened", extra={"stream": self._stream, "triggers": [each.id for each in plan.triggers]})
+            log.info(
+                "stream_opened", extra={"stream": self._stream, "triggers": [trigger.id for trigger in plan.triggers]}
+            )
 
-            def wanted() -> bool:
-                passed_by = self._one_by_one and reading.bytes_read >= MAX_BATCH_BYTES
-                return (
-                    self._has_lease and self._subscription is subscription and not self._stop.is_set() and not passed_by
-                )
+            def should_continue() -> bool:
+                is_past_large = self._one_by_one and session.bytes_read >= MAX_BATCH_BYTES
+                is_current = self._has_lease and self._subscription is subscription
+                return is_current and not self._stop.is_set() and not is_past_large
 
             self._save_deadline = time.monotonic() + self._check_interval_s
             try:
-                await reading.follow(
+                await session.follow(
                     partial(read_next_event, stream, plan, position),
-                    should_continue=wanted,
+                    should_continue=should_continue,
                     until_idle=self._one_by_one,
                 )
             finally:
@@ -196,12 +202,12 @@ class StreamReader:
             self._refusal = self._logged_refusal = None
 
     async def _give_up_position(self, error: PositionUnusableError) -> float:
-        record = await self._store.find_leased(self._stream)  # with what has been saved since it was opened
+        record = await self._store.find_leased(self._stream)  # with the position that was saved since
         if record is None:
             return GAP_RETRY_INTERVAL_S
         if record.position.time is not None and record.position.token is not None and not self._opens_by_time:
-            # The server looks for the token's event through the filter, and with other triggers the filter
-            # lets other events pass. From its time on, a few events come twice and none is missed.
+            # The server searches the token's event through the filter, which changes with the triggers. Resuming by
+            # time instead repeats a few events and misses none.
             self._opens_by_time = True
             return GAP_RETRY_INTERVAL_S
         self._opens_by_time = False
@@ -225,6 +231,6 @@ class StreamReader:
             await self._store.record_refusal(self._stream, reason)
         if reason != self._logged_refusal:
             self._logged_refusal = reason
-            triggers = [each.id for each in self._subscription.plan.triggers]
+            triggers = [trigger.id for trigger in self._subscription.plan.triggers]
             log.error("stream_refused", extra={"stream": self._stream, "triggers": triggers, "error": reason})
         return min(self._check_interval_s, SUSPENDED_CHECK_INTERVAL_S)

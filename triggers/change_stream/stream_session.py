@@ -1,6 +1,6 @@
-"""Reading: takes the events of one open stream, and saves the position behind those whose runs are durable.
+"""The stream session: reads one open stream, and saves its position.
 
-While the last ones are being made durable, the next ones are read already.
+The next events are read while the last ones are made durable.
 """
 
 import time
@@ -38,16 +38,18 @@ class StreamSession:
         self._idle_save_interval_s = idle_save_interval_s
         self._newest_event: Event | None = None
         self._saved_at = time.monotonic()
-        self.bytes_read = 0  # that were read
+        self.bytes_read = 0
 
     async def follow(
         self, next_event: NextEvent, *, should_continue: Callable[[], bool], until_idle: bool = False
     ) -> None:
-        """Until it is no longer wanted, or the stream ended: then the saved position goes on behind the end. An event
-        that is too large is raised, and the position is behind what came before it."""
+        """Reads until `should_continue` is false or the stream ends.
+
+        Raises EventTooLargeError for a large event, with the position saved behind the event before it.
+        """
         try:
             if self._position.token is None:
-                # Before anything else: a crash before the first event must not lose what happens meanwhile.
+                # Saved first: a crash before the first event must not lose the events in between.
                 await self._save_read_position()
             while should_continue():
                 event = await next_event()
@@ -67,25 +69,25 @@ class StreamSession:
             await self._batcher.close()
 
     async def _drain_under_load(self) -> None:
-        """Under load: the older half is waited for, while the newer one is on its way."""
-        late = time.monotonic() - self._saved_at >= MAX_SAVE_INTERVAL_S
-        if late or self._batcher.events >= MAX_PENDING_EVENTS or self._batcher.bytes >= MAX_PENDING_BYTES:
+        """Waits for the older half of the pending events under load."""
+        is_save_due = time.monotonic() - self._saved_at >= MAX_SAVE_INTERVAL_S
+        if is_save_due or self._batcher.events >= MAX_PENDING_EVENTS or self._batcher.bytes >= MAX_PENDING_BYTES:
             self._newest_event = await self._batcher.finish(self._batcher.events // 2) or self._newest_event
-        if late and self._newest_event is not None:
+        if is_save_due and self._newest_event is not None:
             await self._save_position(StreamPosition(self._newest_event["_id"], self._newest_event["clusterTime"]))
             self._report_lag(_event_age_s(self._newest_event))
 
     async def _finish_pending(self, *, idle: bool) -> None:
-        """Nothing is saved before the runs of everything before it are durable."""
-        done = await self._batcher.finish(0)
-        self._newest_event = done or self._newest_event
-        # A quiet stream's position moves on with the oplog, and would grow too old if it were not saved.
-        if done is not None or not idle or time.monotonic() - self._saved_at >= self._idle_save_interval_s:
+        """Saves a position only after the runs of all events before it are durable."""
+        newest = await self._batcher.finish(0)
+        self._newest_event = newest or self._newest_event
+        # The position of a quiet stream advances with the oplog, and would expire if it were not saved.
+        if newest is not None or not idle or time.monotonic() - self._saved_at >= self._idle_save_interval_s:
             await self._save_read_position()
-        self._report_lag(0.0 if done is None else _event_age_s(done))
+        self._report_lag(0.0 if newest is None else _event_age_s(newest))
 
     async def _save_read_position(self) -> None:
-        """Behind everything that was read."""
+        """Saves the position behind all events that were read."""
         token = self._stream.resume_token
         if token is None:
             return

@@ -1,4 +1,4 @@
-"""The source: opens a change stream at a position, and names what can go wrong with it."""
+"""The stream source: opens change streams, and translates their errors."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,24 +20,24 @@ Stream = AsyncChangeStream[Event]
 MAX_AWAIT_MS = 500
 MAX_READS_FOR_ONE_EVENT = 20
 
-# 286 the oplog no longer reaches back; 280, 260 the server cannot go on from this token; the others: the token
-# is no token, as after a restore or a hand-made edit.
+# 286: the oplog no longer reaches back. 280, 260: the server cannot resume from this token. The others: invalid tokens,
+# as after a restore or a manual edit.
 _TOKEN_CODES = frozenset({286, 280, 260, 9, 15, 40647, 40649, 50811})
 _TOO_LARGE_CODE = 10334
 _NOT_AUTHORIZED_CODE = 13
 _NON_RESUMABLE = "NonResumableChangeStreamError"
 _TRANSIENT_LABELS = ("ResumableChangeStreamError", "RetryableWriteError", "TransientTransactionError")
-# Of a server that is stopping or busy: it is asked again.
+# The codes of a stopping or busy server: these are retried.
 _TRANSIENT_CODES = frozenset({6, 7, 43, 50, 63, 89, 91, 133, 150, 189, 202, 234, 237, 262, 9001, 10107, 11600, 11602})
 
-# A document that Python cannot show (a date in the year 20000, broken UTF-8) must not stop the stream.
+# A document that Python cannot represent (a date in the year 20000, broken UTF-8) must not stop the stream.
 _LENIENT: CodecOptions[Event] = CodecOptions(
     tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="replace"
 )
 
 
 class PositionUnusableError(Exception):
-    """The server cannot go on from where we were; what happened since may be lost."""
+    """The server cannot resume from this position. Events since then may be lost."""
 
     def __init__(self, code: int | None) -> None:
         super().__init__(f"code {code}")
@@ -45,11 +45,11 @@ class PositionUnusableError(Exception):
 
 
 class EventTooLargeError(Exception):
-    """An event ahead is beyond the 16 MB that a message can carry: it will never be delivered as it is asked for."""
+    """The next event exceeds the 16 MB of a message with these options."""
 
 
 class StreamRefusedError(Exception):
-    """The server does not do what the stream's triggers ask for; the text has its words."""
+    """The server refuses the stream's options; the text has its message."""
 
 
 class StreamSource:
@@ -69,12 +69,12 @@ class StreamSource:
                     **_start_option(position),
                 )
         except PositionUnusableError:
-            # The same codes are said of a pipeline: without a position only that is left to be wrong.
+            # A bad pipeline has the same codes: opening without a position tells the two apart.
             async with await self.open(plan, StreamPosition()):
                 raise
 
     async def read_next_without_content(self, plan: StreamPlan, position: StreamPosition) -> Event | None:
-        """What is too large to be delivered still has a name and a place."""
+        """Reads the next event without documents and changes, which always fits a message."""
         names = {"$project": dict.fromkeys(("operationType", "clusterTime", "wallTime", "ns", "documentKey"), 1)}
         with translate_errors(plan, position):
             async with await self._database.watch(
@@ -88,9 +88,11 @@ class StreamSource:
                 return await _read_first(stream)
 
     async def read_event(self, plan: StreamPlan, header: Event, *, with_documents: bool = True) -> Event | None:
-        """This event, whatever comes with it in a batch. Without documents it is by itself: what changed, and nothing
-        that was looked up or kept beside it. None when it does not come; EventTooLargeError when it cannot."""
-        # By its time: the filter hides the event of a token from the server, which looks for it.
+        """Reads one event alone, with or without its documents.
+
+        Returns None when it does not come. Raises EventTooLargeError.
+        """
+        # Opened by time: the added filter would hide a token's event from the server, which searches it.
         position = StreamPosition(None, header["clusterTime"])
         with translate_errors(plan, position):
             async with await self._database.watch(
@@ -103,12 +105,12 @@ class StreamSource:
                 return await _read_first(stream)
 
     async def current_time(self) -> Timestamp:
-        """A place behind what has been written, and before what comes: streams begin at a time, not behind it."""
+        """Returns a time after all writes so far: streams start at a time, not behind it."""
         newest: Timestamp = (await self._database.command("ping"))["operationTime"]
         return Timestamp(newest.time, newest.inc + 1)
 
     async def check_reachable(self, time: Timestamp) -> None:
-        """PositionUnusableError when the oplog does not reach back so far."""
+        """Raises PositionUnusableError when the oplog does not reach back so far."""
         nothing = [{"$match": {"operationType": "none"}}]
         with translate_errors(None, StreamPosition(None, time)):
             async with await self._database.watch(
@@ -118,7 +120,7 @@ class StreamSource:
 
 
 async def read_next_event(stream: Stream, plan: StreamPlan, position: StreamPosition) -> Event | None:
-    """None when there was none for a moment."""
+    """Returns None when there was no event for half a second."""
     try:
         return await stream.try_next()
     except OperationFailure:
@@ -159,11 +161,11 @@ def translate_errors(plan: StreamPlan | None, position: StreamPosition) -> Itera
 def _is_refusal(plan: StreamPlan, error: OperationFailure) -> bool:
     if error.code == _NOT_AUTHORIZED_CODE:
         return True
-    passes = error.code in _TRANSIENT_CODES or any(error.has_error_label(label) for label in _TRANSIENT_LABELS)
-    asks_for_more = plan.own_pipeline or plan.pre_image is not None or plan.full_document == "whenAvailable"
-    return asks_for_more and not passes
+    is_transient = error.code in _TRANSIENT_CODES or any(error.has_error_label(label) for label in _TRANSIENT_LABELS)
+    has_special_options = plan.own_pipeline or plan.pre_image is not None or plan.full_document == "whenAvailable"
+    return has_special_options and not is_transient
 
 
 def _refusal_text(error: OperationFailure) -> str:
-    said = (error.details or {}).get("errmsg") or str(error)
-    return f"MongoDB refuses it: {str(said)[:300]} (code {error.code})"
+    message = (error.details or {}).get("errmsg") or str(error)
+    return f"MongoDB refuses it: {str(message)[:300]} (code {error.code})"

@@ -1,4 +1,4 @@
-"""The outlook of a stream: who reads it, how far it is, what it missed, and how far back it could go."""
+"""Stream status: owner, position and gaps of a stream, and the oplog window."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -20,36 +20,36 @@ Document = dict[str, Any]
 async def describe_stream(stream: str, database: AsyncDatabase[Document]) -> Mapping[str, Any]:
     found = await database["streams"].find_one({"_id": stream})
     if found is None:
-        return {"stream": stream, "state": "not read yet; a watcher makes it"}
+        return {"stream": stream, "state": "not read yet; a watcher creates it"}
     refused = found.get("refused") or {}
     lease = found.get("lease") or {}
-    # Written by whoever reads it last; nobody takes it away when nobody reads any more.
+    # The last owner stays in the document after its lease has expired.
     until = lease.get("until")
-    held = until is not None and until > datetime.now(UTC)
+    is_held = until is not None and until > datetime.now(UTC)
     state = found.get("state", RUNNING)
-    said: dict[str, Any] = {
+    status: dict[str, Any] = {
         "stream": stream,
         "state": "refused" if refused and state == RUNNING else state,
-        "owner": lease.get("owner") if held else None,
+        "owner": lease.get("owner") if is_held else None,
         "position_saved_at": found.get("token_saved_at"),
         "newest_event_at": _newest_event_time(found),
         "oplog_window_s": await oplog_window_s(database.client),
         "gaps": _newest_gaps(found.get("gaps", ())),
     }
     if refused:
-        said["refused"] = refused.get("words")
-    return said
+        status["refused"] = refused.get("words")
+    return status
 
 
 async def missing_images_hint(spec: ChangeSpec, database: AsyncDatabase[Document]) -> str | None:
-    """Images before and after a change exist only where the collection keeps them."""
+    """Returns how to enable images that a trigger needs and the collection lacks."""
     wants_image = spec.pre_image != "off" or spec.full_document in ("when_available", "required")
     if not wants_image or spec.collection is None:
         return None
     watched = database.client[spec.database]
     async with await watched.list_collections(filter={"name": spec.collection}) as found:
-        async for each in found:
-            if each.get("options", {}).get("changeStreamPreAndPostImages", {}).get("enabled"):
+        async for collection in found:
+            if collection.get("options", {}).get("changeStreamPreAndPostImages", {}).get("enabled"):
                 return None
     return images_hint(spec.database, spec.collection)
 
@@ -71,7 +71,7 @@ def _newest_event_time(document: Document) -> datetime | None:
 
 
 async def oplog_window_s(client: AsyncMongoClient[dict[str, Any]]) -> float | None:
-    """None where we may not look."""
+    """Returns None without access to the oplog."""
     try:
         first = await client["local"]["oplog.rs"].find_one({}, {"ts": 1}, sort=[("$natural", 1)])
     except OperationFailure:

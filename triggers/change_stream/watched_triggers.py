@@ -1,14 +1,12 @@
-"""Watches: which triggers look at which database, and which of them cannot."""
+"""Watched triggers: those that need a stream, and why others are inactive."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from triggers.change_stream.run_starter import KnownPauses
-from triggers.register.precedence import shadowing_spec
-from triggers.register.trigger import Trigger, declared_triggers
-from triggers.register.trigger_record import TriggerRecord
+from triggers.register.trigger import Trigger, declared_triggers, shadowing_spec
+from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import TriggerStore
 from workers.store.own_collections import refusal
 from workflows.package.normal_form.package_model import Package
@@ -20,7 +18,10 @@ STREAM_TRIGGER_TYPES = ("database_condition", "run_finished")
 
 @dataclass(frozen=True, slots=True)
 class ChangeTrigger:
-    """`since`: what happened before a trigger was made at run time is none of its business."""
+    """A trigger on changes.
+
+    It ignores events before `since`, its creation at run time.
+    """
 
     trigger: Trigger
     spec: ChangeSpec
@@ -45,11 +46,11 @@ def make_change_trigger(trigger: Trigger, *, since: datetime | None = None) -> C
 
 
 def inactive_reason(trigger: Trigger, *, own_database: str) -> str | None:
-    """Why it starts nothing whatever happens."""
+    """Returns why the trigger can never start a run; None for an active one."""
     spec = trigger.spec
     if not isinstance(spec, ChangeSpec):
         return None
-    # Of a whole database of ours, our own collections are left out: each run is a change in one of them.
+    # On our own database, our collections are left out: each run is a change in one of them.
     reason = refusal(spec.database, spec.collection or "", own_database=own_database)
     if reason is not None:
         return reason
@@ -59,14 +60,17 @@ def inactive_reason(trigger: Trigger, *, own_database: str) -> str | None:
 
 
 def inactive_reasons(triggers: Iterable[Trigger], *, own_database: str) -> Mapping[str, str]:
-    """Trigger to reason."""
+    """Maps the ids of inactive triggers to their reasons."""
     reasons = {trigger.id: inactive_reason(trigger, own_database=own_database) for trigger in triggers}
     return {id_: reason for id_, reason in reasons.items() if reason is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class ChainTrigger:
-    """A trigger on the end of other runs. `since`: what ended before it was made is none of its business."""
+    """A trigger on the end of other runs.
+
+    It ignores runs that ended before `since`, its creation.
+    """
 
     trigger: Trigger
     spec: RunFinishedSpec
@@ -77,10 +81,23 @@ class ChainTrigger:
 class TriggerSnapshot:
     change_triggers: Sequence[ChangeTrigger]
     chains: Sequence[ChainTrigger]
-    inactive: Mapping[str, str]  # trigger to reason
-    missing_workflows: Mapping[
-        str, str
-    ]  # a chain's trigger to the workflow that no package here has; other machines may
+    inactive: Mapping[str, str]  # reasons by trigger id
+    # By the trigger id of a chain: the workflow that no package here has. Other machines may have it.
+    missing_workflows: Mapping[str, str]
+
+
+class KnownPauses:
+    """The pauses as of the watcher's last read of the store."""
+
+    def __init__(self) -> None:
+        self._records: Mapping[str, TriggerRecord] = {}
+
+    def update(self, records: Mapping[str, TriggerRecord]) -> None:
+        self._records = records
+
+    def find(self, trigger: Trigger, app_id: str) -> Pause | None:
+        record = self._records.get(trigger.id)
+        return None if record is None else record.pause_of(app_id)
 
 
 class WatchedTriggers:
@@ -99,9 +116,9 @@ class WatchedTriggers:
 
     async def read(self) -> TriggerSnapshot:
         packages = self._packages()
-        declared = [each for each in declared_triggers(packages) if each.spec.type in STREAM_TRIGGER_TYPES]
-        records = dict(await self._store.find_records([each.id for each in declared])) if declared else {}
-        triggers: list[tuple[Trigger, datetime | None]] = [(each, None) for each in declared]
+        declared = [trigger for trigger in declared_triggers(packages) if trigger.spec.type in STREAM_TRIGGER_TYPES]
+        records = dict(await self._store.find_records([trigger.id for trigger in declared])) if declared else {}
+        triggers: list[tuple[Trigger, datetime | None]] = [(trigger, None) for trigger in declared]
         for kind in STREAM_TRIGGER_TYPES:
             async for record in self._store.iter_runtime_triggers(kind=kind):
                 records[record.id] = record
@@ -113,24 +130,24 @@ class WatchedTriggers:
     def _sort_triggers(
         self, triggers: Sequence[tuple[Trigger, datetime | None]], workflows: Collection[str]
     ) -> TriggerSnapshot:
-        watches: list[ChangeTrigger] = []
+        change_triggers: list[ChangeTrigger] = []
         chains: list[ChainTrigger] = []
-        refused: dict[str, str] = {}
+        inactive: dict[str, str] = {}
         for trigger, since in triggers:
             reason = inactive_reason(trigger, own_database=self._own_database)
             if reason is not None:
-                refused[trigger.id] = reason
+                inactive[trigger.id] = reason
             elif isinstance(trigger.spec, ChangeSpec):
-                watches.append(make_change_trigger(trigger, since=since))
+                change_triggers.append(make_change_trigger(trigger, since=since))
             elif isinstance(trigger.spec, RunFinishedSpec):
                 chains.append(ChainTrigger(trigger, trigger.spec, since))
-        awaited = {each.trigger.id: each.spec.workflow for each in chains}
-        in_vain = {trigger: workflow for trigger, workflow in awaited.items() if workflow not in workflows}
-        return TriggerSnapshot(watches, chains, refused, in_vain)
+        awaited = {chain.trigger.id: chain.spec.workflow for chain in chains}
+        missing = {id_: workflow for id_, workflow in awaited.items() if workflow not in workflows}
+        return TriggerSnapshot(change_triggers, chains, inactive, missing)
 
 
 def _is_active(record: TriggerRecord, packages: Mapping[str, Package]) -> bool:
-    """Its workflow is there, and no trigger of the package has its name."""
+    """Returns whether its workflow is started and no package shadows it."""
     if record.app_id is None or record.workflow not in packages:
         return False
     return shadowing_spec(packages, record.workflow, record.name, record.app_id) is None

@@ -1,4 +1,4 @@
-"""The watcher: one keeper for each stream that a trigger needs, as packages change and triggers are made and edited."""
+"""The watcher: runs a reader for each stream that a trigger needs."""
 
 import asyncio
 import logging
@@ -17,14 +17,13 @@ from triggers.change_stream.stream_plan import group_by_stream, plan_stream
 from triggers.change_stream.stream_reader import StreamReader, Subscription
 from triggers.change_stream.stream_source import MAX_AWAIT_MS
 from triggers.change_stream.watched_triggers import TriggerSnapshot, WatchedTriggers
-from triggers.run_finished.ended_runs_intake import EndedRunsIntake
-from triggers.run_finished.ended_runs_plan import plan_ended_runs_stream
+from triggers.run_finished.ended_runs_intake import EndedRunsIntake, plan_ended_runs_stream
 from triggers.service_loop import repeat
 from workers.store.run_store import RunStore
 
 log = logging.getLogger(__name__)
 
-MAX_CHECK_SHARE = 0.05  # of the time: with very many triggers they are looked at less often
+MAX_CHECK_SHARE = 0.05  # of the time: very many triggers are checked less often
 
 StreamReaderFactory = Callable[[Subscription], StreamReader]
 SubscriptionFactory = Callable[[TriggerSnapshot], Sequence[Subscription]]
@@ -64,39 +63,43 @@ class Watcher:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     def overdue_streams(self) -> Sequence[str]:
-        """Those that are read here and do not get on, in words. May be asked from another thread."""
-        late = ((stream, keeper.overdue_s()) for stream, keeper in list(self._stream_readers.items()))
-        words = "the stream {} has owed a saved position for {:.0f} s"
-        return [words.format(stream, late_s) for stream, late_s in late if late_s > self._pace.patience_s]
+        """Describes the stalled streams of this watcher. Safe to call from another thread."""
+        overdue = ((stream, reader.overdue_s()) for stream, reader in list(self._stream_readers.items()))
+        template = "the stream {} has saved no position for {:.0f} s longer than allowed"
+        return [template.format(stream, late_s) for stream, late_s in overdue if late_s > self._pace.patience_s]
 
     async def run(self, stop: asyncio.Event, *, watch_step: Callable[[Step], Step] = identity_step) -> None:
-        """A keeper that fails ends the watcher: better restarted than half blind. `watched` is told of each look."""
+        """Runs until `stop`.
+
+        A reader that fails ends the watcher, which is then restarted as a whole.
+        """
         async with asyncio.TaskGroup() as tasks:
             try:
                 await repeat(watch_step(partial(self._check_triggers, tasks)), step_name="watch", stop=stop)
             finally:
-                for keeper in self._stream_readers.values():
-                    keeper.stop()
+                for reader in self._stream_readers.values():
+                    reader.stop()
 
     async def _check_triggers(self, tasks: asyncio.TaskGroup) -> float:
         began = time.monotonic()
-        known = await self._watched_triggers.read()
-        self._report(known)
-        self._update_readers({reader.plan.id: reader for reader in self._subscriptions_for(known)}, tasks)
+        snapshot = await self._watched_triggers.read()
+        self._report(snapshot)
+        subscriptions = {subscription.plan.id: subscription for subscription in self._subscriptions_for(snapshot)}
+        self._update_readers(subscriptions, tasks)
         return max(self._pace.look_every_s, (time.monotonic() - began) / MAX_CHECK_SHARE)
 
     def _update_readers(self, subscriptions: Mapping[str, Subscription], tasks: asyncio.TaskGroup) -> None:
         for stream in self._stream_readers.keys() - subscriptions.keys():
             self._stream_readers.pop(stream).stop()
-        for stream, reader in subscriptions.items():
+        for stream, subscription in subscriptions.items():
             if stream in self._stream_readers:
-                self._stream_readers[stream].update_subscription(reader)
-            elif stream not in self._running or self._running[stream].done():  # else one of before is still leaving
-                keeper = self._stream_readers[stream] = self._stream_reader_for(reader)
-                self._running[stream] = tasks.create_task(keeper.run(), name=f"stream {stream}")
+                self._stream_readers[stream].update_subscription(subscription)
+            elif stream not in self._running or self._running[stream].done():  # a previous reader may still be stopping
+                reader = self._stream_readers[stream] = self._stream_reader_for(subscription)
+                self._running[stream] = tasks.create_task(reader.run(), name=f"stream {stream}")
 
     def _report(self, snapshot: TriggerSnapshot) -> None:
-        """Once, and again when it changes."""
+        """Logs each problem once, and again when it changes."""
         for trigger, reason in snapshot.inactive.items():
             if self._reported_inactive.get(trigger) != reason:
                 log.error("change_trigger_inactive", extra={"trigger": trigger, "reason": reason})
@@ -108,7 +111,10 @@ class Watcher:
 
 
 class SubscriptionBuilder:
-    """Loop guards outlive the readers: they remember what happened before a trigger was edited."""
+    """Builds subscriptions.
+
+    Its loop guards outlive the readers, and so an edit of a trigger.
+    """
 
     def __init__(self, starter: RunStarter, database: AsyncDatabase[dict[str, Any]]) -> None:
         self._starter = starter
@@ -117,14 +123,16 @@ class SubscriptionBuilder:
 
     def __call__(self, snapshot: TriggerSnapshot) -> Sequence[Subscription]:
         own_database = self._database.name
-        readers = [
+        subscriptions = [
             Subscription(
-                plan_stream(stream, watches, own_database=own_database),
-                ChangeIntake(watches, self._starter, self._guards),
+                plan_stream(stream, triggers, own_database=own_database),
+                ChangeIntake(triggers, self._starter, self._guards),
             )
-            for stream, watches in group_by_stream(snapshot.change_triggers, own_database=own_database).items()
+            for stream, triggers in group_by_stream(snapshot.change_triggers, own_database=own_database).items()
         ]
         if snapshot.chains:
             intake = EndedRunsIntake(snapshot.chains, self._starter, RunStore(self._database))
-            readers.append(Subscription(plan_ended_runs_stream(snapshot.chains, own_database=own_database), intake))
-        return readers
+            subscriptions.append(
+                Subscription(plan_ended_runs_stream(snapshot.chains, own_database=own_database), intake)
+            )
+        return subscriptions

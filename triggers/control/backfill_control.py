@@ -1,4 +1,4 @@
-"""Backfilling a schedule: first what would be started, then the runs."""
+"""Backfill of a schedule: first the plan, then its runs."""
 
 import logging
 from collections.abc import Callable
@@ -14,9 +14,9 @@ from triggers.schedule.schedule_backfill import (
     BackfillOverlap,
     BackfillPlan,
     BackfillResult,
+    make_backfill_runs,
     plan_backfill,
 )
-from triggers.schedule.schedule_backfill import make_backfill_runs as make_runs
 from workers.control.errors import RefusedError
 from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
@@ -36,13 +36,13 @@ async def prepare_backfill(
     viewer: str | None = None,
     may_approve: bool = True,
 ) -> BackfillPlan:
-    """Changes nothing."""
+    """Plans a backfill and changes nothing."""
     trigger = require_readable(entry)
     check_answers_approved(entry, may_approve=may_approve)
     if not isinstance(trigger.spec, ScheduleSpec):
-        raise RefusedError(f"{entry.id} is a {entry.type}; only a schedule has times that can be made up for")
+        raise RefusedError(f"{entry.id} is a {entry.type}; only a schedule can be backfilled")
     check_workflow_started(context.catalog, entry.workflow, viewer=viewer)
-    if start < EARLIEST:  # at the beginning of the calendar there is no moment before
+    if start < EARLIEST:  # the plan reads from just before the start, which the first moment of the calendar lacks
         raise UnfitTriggerError({"from": f"nothing was due before {EARLIEST.year}; begin later"})
     app_id = normalize_app(entry, app_id)
     try:
@@ -59,17 +59,17 @@ async def run_backfill(
     overlap: BackfillOverlap = "one_by_one",
     on_progress: Callable[[int], None] = lambda _done: None,
 ) -> BackfillResult:
-    """Done again after it broke off, it makes what is missing."""
+    """Creates the runs. Repeated after an interruption, it creates the missing ones."""
     try:
-        done = await make_runs(plan, context.acceptance, overlap=overlap, on_progress=on_progress)
+        result = await make_backfill_runs(plan, context.acceptance, overlap=overlap, on_progress=on_progress)
     except BackfillError as error:
         raise UnfitTriggerError({"from": str(error)}) from None
-    log.info("trigger_backfilled", extra={"trigger": plan.trigger.id, "runs": done.created, "by": by})
-    return done
+    log.info("trigger_backfilled", extra={"trigger": plan.trigger.id, "runs": result.created, "by": by})
+    return result
 
 
 def backfill_json(plan: BackfillPlan) -> dict[str, Any]:
-    """Of very many times the first are told; `runs` counts all."""
+    """Returns the plan as JSON: at most 100 times; `runs` counts all."""
     return {
         "trigger_id": plan.trigger.id,
         "runs": plan.runs,

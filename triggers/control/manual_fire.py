@@ -1,4 +1,4 @@
-"""Firing a trigger by hand: as if what it waits for had happened, for one of its apps or for all of them."""
+"""Manual fire: starts a trigger as if its event had come."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,10 @@ from accounting.infra.aio import gather_all
 from triggers.control.trigger_entry import TriggerEntry, check_answers_approved, check_workflow_started
 from triggers.control.trigger_errors import UnfitTriggerError, UnknownTriggerError
 from triggers.control.trigger_pauses import normalize_app, require_readable
-from triggers.event_expressions import ExpressionError, ExpressionEvaluator, resolve_text
+from triggers.event_expressions import EvaluatorBusyError, ExpressionError, ExpressionEvaluator, resolve_text
 from triggers.kind_registry import KINDS
 from triggers.occurrence import Occurrence, build_run_request, select_app
-from triggers.register.precedence import deferred_apps_source
-from triggers.register.trigger import Trigger
+from triggers.register.trigger import Trigger, deferred_apps_source
 from triggers.role_context import RoleContext
 from triggers.schedule.schedule_apps import AppsUnreadableError, iter_app_batches, iter_batches
 from workers.control.errors import RefusedError
@@ -27,8 +26,7 @@ log = logging.getLogger(__name__)
 
 MAX_RUNS = 10_000
 MAX_CONCURRENT = 200
-_BUSY = "too many large events are computed at once; try again"
-APP_OF_ENDED_RUN = "=app_id"  # as `runs show --json` has it
+APP_OF_ENDED_RUN = "=app_id"  # a field of `runs show --json`
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ async def fire(
     viewer: str | None = None,
     may_approve: bool = True,
 ) -> Sequence[ManualRun]:
-    """Also of one that is paused: whoever fires it by hand means it. All its runs, or none when one cannot be."""
+    """Starts the runs of all apps, or none when one cannot be mapped. Ignores pauses."""
     trigger = require_readable(entry)
     check_answers_approved(entry, may_approve=may_approve)
     check_workflow_started(context.catalog, entry.workflow, viewer=viewer)
@@ -58,12 +56,12 @@ async def fire(
     apps = await _resolve_apps(context, entry, normalize_app(entry, app_id), event, now)
     requests = [await _build_request(trigger, app, event, now) for app in apps]
     accepted: list[Accepted] = []
-    for some in iter_batches(requests, MAX_CONCURRENT):
-        accepted += await gather_all(context.acceptance.accept(request) for request in some)
-    for _ in accepted:  # none, where no app is there to run it for
+    for batch in iter_batches(requests, MAX_CONCURRENT):
+        accepted += await gather_all(context.acceptance.accept(request) for request in batch)
+    for _ in accepted:  # empty without apps
         context.stats.count_accepted(trigger, at=now)
     log.info("trigger_fired_by_hand", extra={"trigger": entry.id, "runs": len(accepted), "by": by})
-    return [ManualRun(app, each.run_id) for app, each in zip(apps, accepted, strict=True)]
+    return [ManualRun(app, result.run_id) for app, result in zip(apps, accepted, strict=True)]
 
 
 async def _resolve_apps(
@@ -81,20 +79,20 @@ async def _resolve_apps(
 
 
 async def _app_of_event(trigger: Trigger, app_id: str | None, event: Mapping[str, Any], now: datetime) -> str:
-    """`app_id` is for an event that names none, as one may that was made up."""
-    mapped = trigger.spec.app_id if is_expression(trigger.spec.app_id) else APP_OF_ENDED_RUN
+    """Returns the app that the event names. `app_id` is for an event that names none."""
+    template = trigger.spec.app_id if is_expression(trigger.spec.app_id) else APP_OF_ENDED_RUN
     data = _build_occurrence(trigger, app_id or "", event, now).data
-    computation = ExpressionEvaluator(data)
+    evaluator = ExpressionEvaluator(data)
     try:
-        named = await computation.evaluate(lambda effort: resolve_text(mapped, data, effort))
+        named = await evaluator.evaluate(lambda budget: resolve_text(template, data, budget))
         if named:
-            named = await computation.evaluate(lambda effort: select_app(mapped, data, effort))
+            named = await evaluator.evaluate(lambda budget: select_app(template, data, budget))
     except ExpressionError as error:
         raise UnfitTriggerError({"event": str(error)}) from None
-    except TimeoutError:
-        raise RefusedError(_BUSY) from None
+    except EvaluatorBusyError as error:
+        raise RefusedError(str(error)) from None
     if not (named or app_id):
-        raise UnfitTriggerError({"app_id": f"is needed, as {mapped} selects no app from the event"})
+        raise UnfitTriggerError({"app_id": f"is needed, as {template} selects no app from the event"})
     if named and app_id not in (None, named):
         raise UnfitTriggerError({"app_id": f"is {app_id}, but the event names {named}; leave it out, or correct one"})
     return str(named or app_id)
@@ -103,10 +101,10 @@ async def _app_of_event(trigger: Trigger, app_id: str | None, event: Mapping[str
 async def _apps_of_collection(context: RoleContext, trigger: Trigger, app_id: str | None) -> Sequence[str]:
     found: list[str] = []
     try:
-        async for portion in iter_app_batches(trigger, context.database):
-            if app_id in portion.apps:
+        async for batch in iter_app_batches(trigger, context.database):
+            if app_id in batch.apps:
                 return (str(app_id),)
-            found += portion.apps if app_id is None else ()
+            found += batch.apps if app_id is None else ()
             if len(found) > MAX_RUNS:
                 raise RefusedError(f"{trigger.id} is for more than {MAX_RUNS} apps; fire it for one of them")
     except AppsUnreadableError as error:
@@ -117,16 +115,16 @@ async def _apps_of_collection(context: RoleContext, trigger: Trigger, app_id: st
 
 
 async def _build_request(trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> RunRequest:
-    happening = _build_occurrence(trigger, app_id, event, now)
+    occurrence = _build_occurrence(trigger, app_id, event, now)
     try:
-        request = await ExpressionEvaluator(happening.data).evaluate(
-            lambda effort: build_run_request(happening, run_input=_form_input(happening), effort=effort)
+        request = await ExpressionEvaluator(occurrence.data).evaluate(
+            lambda budget: build_run_request(occurrence, run_input=_form_input(occurrence), effort=budget)
         )
         check_storable(request.input)
     except (ExpressionError, NotStorableError) as error:
         raise UnfitTriggerError({"event": str(error)}) from None
-    except TimeoutError:
-        raise RefusedError(_BUSY) from None
+    except EvaluatorBusyError as error:
+        raise RefusedError(str(error)) from None
     return request
 
 
@@ -139,6 +137,6 @@ def _build_occurrence(trigger: Trigger, app_id: str, event: Mapping[str, Any], n
 
 
 def _form_input(occurrence: Occurrence) -> Mapping[str, Any] | None:
-    """The answers of a form without a mapping are its run's input."""
+    """Returns the fields of a form without a mapping, which are its run's input."""
     spec = occurrence.trigger.spec
     return occurrence.data if isinstance(spec, FormSpec) and not spec.input else None

@@ -1,4 +1,4 @@
-"""A known trigger: what a package declares or somebody made at run time, together with what its document says."""
+"""Trigger entries: a package or runtime trigger together with its record."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,8 +8,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from triggers.api_keys import HOW_TO_APPROVE
 from triggers.control.trigger_errors import NotForThisKeyError, UnknownWorkflowError
-from triggers.register.precedence import is_for_app
-from triggers.register.trigger import Origin, Trigger, declared_triggers, trigger_id
+from triggers.register.trigger import Origin, Trigger, declared_triggers, is_for_app, trigger_id
 from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import TriggerStore
 from workers.control.errors import RefusedError
@@ -21,7 +20,7 @@ from workflows.package.normal_form.package_model import Package
 
 
 class ControlContext(Protocol):
-    """What looking at triggers and changing them needs. A role's ground has it, and more."""
+    """What it takes to show and change triggers. A role context has it, and more."""
 
     @property
     def settings(self) -> Settings: ...
@@ -35,7 +34,7 @@ class ControlContext(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BrokerlessContext:
-    """For a command that starts no run, and so needs no broker."""
+    """The context of a command that starts no run and needs no broker."""
 
     settings: Settings
     database: AsyncDatabase[dict[str, Any]]
@@ -45,12 +44,12 @@ class BrokerlessContext:
 
 @dataclass(frozen=True, slots=True)
 class TriggerEntry:
-    """`trigger` is None for one that was written by another version and cannot be read by this one."""
+    """`trigger` is None when another version wrote it and this one cannot read it."""
 
     workflow: str
     name: str
     type: str
-    app_id: str | None  # of one that was made at run time
+    app_id: str | None  # of one created at run time
     trigger: Trigger | None
     record: TriggerRecord | None
 
@@ -74,7 +73,7 @@ class TriggerEntry:
         return self.trigger is not None and is_for_app(self.trigger.spec, app_id)
 
     def is_only_for(self, app_id: str) -> bool:
-        """What is said of it is said of this app alone."""
+        """Returns whether all its data concerns this app alone."""
         return self.apps == (app_id,)
 
     def pause_of(self, app_id: str | None) -> Pause | None:
@@ -82,16 +81,18 @@ class TriggerEntry:
 
 
 def approval_fields(trigger: Trigger, by: str) -> dict[str, Any]:
-    """What the document of a trigger made at run time keeps of its standing answers: who approved them."""
+    """Returns the field that stores which key approved the `ui_responses`."""
     return {"answers_approved_by": by if trigger.spec.ui_responses else None}
 
 
 def check_answers_approved(entry: TriggerEntry, *, may_approve: bool) -> None:
-    """Refuses to start runs by hand where standing answers were never approved: an older version took them from every
-    key. A package's answers are its author's."""
+    """Refuses a manual start with `ui_responses` that were never approved.
+
+    An older version accepted them from each key. Those of a package are its author's.
+    """
     if not may_approve and None in approval_status(entry).values():
         raise NotForThisKeyError(
-            f"the ui_responses of {entry.id} answer for people, and no key that may approve has made them; "
+            f"the ui_responses of {entry.id} answer for people, and no key with the right to approve has set them; "
             f"edit the trigger with such a key: {HOW_TO_APPROVE}"
         )
 
@@ -99,8 +100,10 @@ def check_answers_approved(entry: TriggerEntry, *, may_approve: bool) -> None:
 async def check_replay_approved(
     context: ControlContext, runs: RunStore, run_id: str, *, app_id: str | None, may_approve: bool
 ) -> None:
-    """Refuses to replay a run that brought standing answers along which its trigger does not give any more, or which
-    were never approved: the replay would be given them again."""
+    """Refuses to replay a run whose `ui_responses` are gone or never approved.
+
+    The replay would get them again.
+    """
     if may_approve:
         return
     fields = ("app_id", "workflow", "trigger.name", "ui_responses")
@@ -108,16 +111,16 @@ async def check_replay_approved(
     if run is None or not run.get("ui_responses"):
         return
     record = await context.triggers.find(trigger_id(run["workflow"], run["trigger"]["name"], app_id=run["app_id"]))
-    given = None if record is None or record.spec is None else record.spec.ui_responses
-    if record is None or given != run["ui_responses"] or record.document.get("answers_approved_by") is None:
+    current = None if record is None or record.spec is None else record.spec.ui_responses
+    if record is None or current != run["ui_responses"] or record.document.get("answers_approved_by") is None:
         raise NotForThisKeyError(
-            f"{run_id} has ui_responses that answer for people, and they are not those that were approved for its "
-            f"trigger; replay it with a key that may approve: {HOW_TO_APPROVE}"
+            f"{run_id} has ui_responses that answer for people, and these are not approved for its trigger; "
+            f"replay it with a key that may approve: {HOW_TO_APPROVE}"
         )
 
 
 def approval_status(entry: TriggerEntry) -> dict[str, Any]:
-    """Who approved the standing answers of a trigger made at run time; None where no key that may has made them."""
+    """Returns which key approved a runtime trigger's `ui_responses`, or None."""
     if entry.app_id is None or entry.trigger is None or not entry.trigger.spec.ui_responses:
         return {}
     return {"answers_approved_by": None if entry.record is None else entry.record.document.get("answers_approved_by")}
@@ -137,10 +140,10 @@ def package_entries(packages: Mapping[str, Package]) -> Iterator[TriggerEntry]:
 
 
 def check_workflow_started(catalog: Catalog, workflow: str, *, viewer: str | None) -> None:
-    """Why a package is not started is for whoever operates it: an app learns that there is none."""
+    """Raises for a workflow that is not started. Only operators learn why."""
     if workflow in catalog.packages():
         return
-    why = None if viewer is not None else catalog.explain_refusal(workflow)
-    if why is None:
+    reason = None if viewer is not None else catalog.explain_refusal(workflow)
+    if reason is None:
         raise UnknownWorkflowError(workflow)
-    raise RefusedError(why)
+    raise RefusedError(reason)

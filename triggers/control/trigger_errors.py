@@ -1,13 +1,13 @@
-"""What is said to people when a trigger is not there, or cannot be made or changed as they ask.
+"""Trigger errors: the trigger is missing, or cannot be created or changed.
 
-A trigger whose state does not take it is a RefusedError, as with runs.
+A request that the trigger's state does not allow raises RefusedError, as with runs.
 """
 
 from collections.abc import Mapping
 
 
 class UnknownTriggerError(LookupError):
-    """No such trigger, or none that this app may know of."""
+    """No such trigger, or none that this app may see."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no trigger {name}")
@@ -15,26 +15,26 @@ class UnknownTriggerError(LookupError):
 
 
 class UnknownWorkflowError(LookupError):
-    """No package of this name is there to be started."""
+    """No started package has this name."""
 
     def __init__(self, workflow: str) -> None:
         super().__init__(f"there is no workflow {workflow[:100]}")
 
 
 class UnfitTriggerError(ValueError):
-    """What was given cannot be a trigger, or its event; one sentence for each place in it."""
+    """An invalid spec or event, with one sentence for each place in it."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
-        super().__init__("; ".join(f"{place}: {said}" if place else said for place, said in problems.items()))
+        super().__init__("; ".join(f"{place}: {problem}" if place else problem for place, problem in problems.items()))
         self.problems = problems
 
 
 class NotForThisKeyError(PermissionError):
-    """Only whoever may act for all apps may do it."""
+    """The key lacks the right: it is for one app only, or may not approve."""
 
 
 class EditedMeanwhileError(Exception):
-    """Somebody else has edited the trigger since it was read: what was asked would undo that."""
+    """The trigger was edited since it was read. The change would undo that edit."""
 
     def __init__(self, id_: str, *, revision: int) -> None:
         super().__init__(f"{id_} was edited meanwhile and has revision {revision} now; read it again, then change it")

@@ -1,8 +1,7 @@
-"""Naming a trigger: `Workflow/name`, `Workflow/name@app`, or the name alone where no other has it."""
+"""Trigger names: `Workflow/name`, `Workflow/name@app`, or a unique name alone."""
 
-import re
 from typing import NoReturn
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from triggers.control.trigger_entry import ControlContext, TriggerEntry, declared_entry, package_entries, runtime_entry
 from triggers.control.trigger_errors import UnknownTriggerError
@@ -15,22 +14,27 @@ _AFTER_AT = "A"  # the next letter: ids between W/n@ and W/nA are those of all a
 
 
 async def find_trigger(context: ControlContext, text: str, *, app_id: str | None = None) -> TriggerEntry:
-    """`app_id`: the one that is meant, or the only one that the caller may know of."""
+    """Finds a trigger by any form of its name.
+
+    `app_id`: the only app that the caller means or sees.
+    """
     whole, _, app = text.partition("@")
     if app and app_id is not None and unquote(app) != app_id:
         raise UnknownTriggerError(text)
-    meant = unquote(app) if app else app_id
+    wanted_app = unquote(app) if app else app_id
     workflow, slash, name = whole.partition("/")
     if app and slash:
         return await _find_for_app(context, workflow, name, unquote(app))
-    return await (find_exact(context, workflow, name, app_id=meant) if slash else _find_by_name(context, whole, meant))
+    if slash:
+        return await find_exact(context, workflow, name, app_id=wanted_app)
+    return await _find_by_name(context, whole, wanted_app)
 
 
 async def find_exact(context: ControlContext, workflow: str, name: str, *, app_id: str | None) -> TriggerEntry:
-    """A package's trigger goes before one of the same name that was made at run time."""
-    for each in package_entries(context.catalog.packages()):
-        if (each.workflow, each.name) == (workflow, name) and (app_id is None or each.is_for_app(app_id)):
-            return await _attach_record(context, each)
+    """A package's trigger goes before one of the same name created at run time."""
+    for entry in package_entries(context.catalog.packages()):
+        if (entry.workflow, entry.name) == (workflow, name) and (app_id is None or entry.is_for_app(app_id)):
+            return await _attach_record(context, entry)
     if app_id is not None:
         return await _find_for_app(context, workflow, name, app_id)
     return await _find_in_any_app(context, workflow, name)
@@ -39,7 +43,7 @@ async def find_exact(context: ControlContext, workflow: str, name: str, *, app_i
 async def find_runtime_trigger(
     context: ControlContext, workflow: str, name: str, *, app_id: str | None
 ) -> TriggerEntry:
-    """To be edited or removed: also one that a package's trigger of the same name has gone before since."""
+    """Finds a trigger to edit or remove, even one that a package shadows."""
     try:
         if app_id is not None:
             return await _find_for_app(context, workflow, name, app_id)
@@ -49,23 +53,20 @@ async def find_runtime_trigger(
 
 
 async def _find_in_any_app(context: ControlContext, workflow: str, name: str) -> TriggerEntry:
-    begins = f"{workflow}/{name}"
-    return await _find_single(context, begins, {"$gt": f"{begins}@", "$lt": f"{begins}{_AFTER_AT}"})
+    full_name = f"{workflow}/{name}"
+    return await _find_single(context, full_name, {"$gt": f"{full_name}@", "$lt": f"{full_name}{_AFTER_AT}"})
 
 
 async def _find_by_name(context: ControlContext, name: str, app_id: str | None) -> TriggerEntry:
     if not NAME_PATTERN.fullmatch(name):
         raise UnknownTriggerError(name)
     packages = [
-        each
-        for each in package_entries(context.catalog.packages())
-        if each.name == name and (app_id is None or each.is_for_app(app_id))
+        entry
+        for entry in package_entries(context.catalog.packages())
+        if entry.name == name and (app_id is None or entry.is_for_app(app_id))
     ]
-    # Through the ids alone, in the index: as many as were made at run time, but no document is read.
-    whose = "" if app_id is None else f"{re.escape(quote(app_id, safe=''))}$"
-    query = {"$regex": f"/{re.escape(name)}@{whose}"}
-    found = context.triggers.triggers.find({"_id": query}, {"_id": 1}).limit(MAX_NAMES_SHOWN + 1)
-    ids = [*(each.id for each in packages), *[document["_id"] async for document in found]]
+    runtime_ids = await context.triggers.find_ids_by_name(name, app_id=app_id, limit=MAX_NAMES_SHOWN + 1)
+    ids = [*(entry.id for entry in packages), *runtime_ids]
     if len(ids) > 1:
         raise RefusedError(f"several triggers are called {name}: {_join_ids(ids)}; give the whole name")
     if packages:
@@ -74,10 +75,7 @@ async def _find_by_name(context: ControlContext, name: str, app_id: str | None) 
 
 
 async def _find_single(context: ControlContext, label: str, query: dict[str, object]) -> TriggerEntry:
-    found = context.triggers.triggers.find({"_id": query, "spec": {"$exists": True}}, {"_id": 1}).limit(
-        MAX_NAMES_SHOWN + 1
-    )
-    ids = [document["_id"] async for document in found]
+    ids = await context.triggers.find_runtime_ids(query, limit=MAX_NAMES_SHOWN + 1)
     if len(ids) > 1:
         raise RefusedError(f"several apps have a trigger {label}: {_join_ids(ids)}; name the app")
     return await _find_by_id(context, ids[0], label=label) if ids else _raise_unknown(label)
@@ -97,7 +95,7 @@ async def _find_by_id(context: ControlContext, id_: str, *, label: str) -> Trigg
 
 
 async def _attach_record(context: ControlContext, entry: TriggerEntry) -> TriggerEntry:
-    if entry.trigger is None:  # of packages only what can be read is there
+    if entry.trigger is None:  # created at run time: it has its record already
         return entry
     return declared_entry(entry.trigger, await context.triggers.find(entry.id))
 

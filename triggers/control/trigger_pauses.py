@@ -1,4 +1,4 @@
-"""Pausing a trigger with a note, and resuming it; of a package's trigger also for one of its apps alone."""
+"""Trigger pauses: pauses and resumes a trigger, as a whole or for one app."""
 
 import logging
 from dataclasses import asdict, dataclass
@@ -18,12 +18,12 @@ log = logging.getLogger(__name__)
 
 MAX_NOTE_LENGTH = 500
 
-_RESUME_HINT = "say from where it goes on: now, token (where it stopped), or a time"
+_RESUME_HINT = "say where it resumes: now, token (where it stopped), or a time"
 
 
 @dataclass(frozen=True, slots=True)
 class PauseResult:
-    """`changed` is false where nothing was left to do; `said` tells people what is so now."""
+    """`changed` is false when nothing was left to do. `said` is the state in words."""
 
     trigger_id: str
     app_id: str | None
@@ -37,7 +37,10 @@ class PauseResult:
 async def pause(
     context: ControlContext, entry: TriggerEntry, *, by: str, note: str = "", app_id: str | None = None
 ) -> PauseResult:
-    """A second pause replaces the first one's note. `app_id` None: for all of its apps."""
+    """Pauses a trigger, for all its apps without `app_id`.
+
+    A second pause replaces the first.
+    """
     if len(note) > MAX_NOTE_LENGTH:
         raise UnfitTriggerError({"note": f"is longer than {MAX_NOTE_LENGTH} characters"})
     trigger, app_id = require_readable(entry), normalize_app(entry, app_id)
@@ -50,7 +53,7 @@ async def pause(
 
 
 async def end_pause(context: ControlContext, entry: TriggerEntry, *, by: str, app_id: str | None = None) -> PauseResult:
-    """Without `app_id` each pause of a single app ends too."""
+    """Ends a pause. Without `app_id`, the pauses of single apps end too."""
     trigger, app_id = require_readable(entry), normalize_app(entry, app_id)
     if app_id is not None and entry.record is not None and entry.record.paused is not None:
         raise RefusedError(f"{entry.id} is paused for all apps, and can only be resumed for all of them")
@@ -68,7 +71,7 @@ def require_readable(entry: TriggerEntry) -> Trigger:
 
 
 def normalize_app(entry: TriggerEntry, app_id: str | None) -> str | None:
-    """A trigger that was made at run time has one app, so that naming it says nothing."""
+    """Checks the app, and drops it for a runtime trigger, which has only one."""
     if app_id is not None and not entry.is_for_app(app_id):
         raise UnknownTriggerError(f"{entry.workflow}/{entry.name} of {app_id}")
     return None if entry.app_id is not None else app_id
@@ -87,7 +90,10 @@ async def resume(
     from_: ResumeFrom | None = None,
     viewer: str | None = None,
 ) -> PauseResult:
-    """`from_` is felt by all triggers of the stream. `viewer`: the app whose key asks; None: one for all apps."""
+    """Resumes a trigger. `from_` moves its stream, for all triggers of the stream.
+
+    `viewer`: the app of the caller's key; None for a key of all apps.
+    """
     stream = StreamControl(context.database).stream_id_of(require_readable(entry))
     if from_ is None:
         resumed = await end_pause(context, entry, by=by, app_id=app_id)
@@ -95,24 +101,24 @@ async def resume(
             raise RefusedError(f"{entry.id} {resumed.said}, but its stream {stream} is suspended; {_RESUME_HINT}")
         return resumed
     if stream is None:
-        raise RefusedError(f"{entry.id} is a {entry.type}: only triggers on changes or ended runs go on from a place")
+        raise RefusedError(f"{entry.id} is a {entry.type}: only triggers on changes or ended runs have a position")
     if viewer is not None:
         raise NotForThisKeyError("a stream is shared by apps: only a key for all of them moves its position")
     if app_id is not None and entry.app_id is None:
-        raise UnfitTriggerError({"from": "a stream goes on for all apps; leave the app out"})
+        raise UnfitTriggerError({"from": "a stream resumes for all apps; leave the app out"})
     return await _resume_stream(context, entry, stream, from_, by=by)
 
 
 async def _resume_stream(
     context: ControlContext, entry: TriggerEntry, stream: str, from_: ResumeFrom, *, by: str
 ) -> PauseResult:
-    """First the pause ends: what the stream reads again would be skipped under it."""
+    """Ends the pause first: it would skip the events that the stream reads again."""
     pause = entry.pause_of(entry.app_id)
     resumed = await end_pause(context, entry, by=by)
     try:
         await StreamControl(context.database).resume(stream, from_, by=by)
     except StreamControlError as error:
-        if pause is not None:  # all or nothing
+        if pause is not None:  # restores the pause: both steps, or none
             await context.triggers.pause(require_readable(entry), pause)
         raise RefusedError(str(error)) from None
     where = from_ if isinstance(from_, str) else from_.isoformat()

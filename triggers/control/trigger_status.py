@@ -1,4 +1,4 @@
-"""How a trigger stands: active, paused by somebody, or inactive and why."""
+"""Trigger status: active, paused, or inactive with the reason."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Literal
 
 from triggers.control.trigger_entry import TriggerEntry
 from triggers.kind_registry import KINDS
-from triggers.register.precedence import shadowing_spec
+from triggers.register.trigger import shadowing_spec
 from triggers.webhook.webhook_secrets import secret_problems, unverified_problem
 from workers.settings import Settings
 from workflows.package.normal_form.package_model import Package
@@ -20,8 +20,10 @@ _UNREADABLE = "it was written by another version of Unattended, and this one can
 
 @dataclass(frozen=True, slots=True)
 class TriggerStatus:
-    """`inactive` says why nothing can start it, also of one that is paused. `inactive_here`: that is found in the
-    environment of whoever looks, and may be another one for the role that serves it."""
+    """`inactive` is the reason why nothing can start it, also for a paused one.
+
+    `inactive_here`: the reason comes from this process's environment; the role that serves it may have another.
+    """
 
     state: TriggerStateName
     inactive: str | None
@@ -31,12 +33,12 @@ class TriggerStatus:
 def trigger_status(
     entry: TriggerEntry, settings: Settings, packages: Mapping[str, Package], *, app_id: str | None = None
 ) -> TriggerStatus:
-    """For this app, or as a whole."""
+    """Returns the status for this app, or as a whole."""
     inactive = _inactive_reason(entry, settings, packages)
-    here = inactive is not None and inactive in _local_problems(entry, settings)
+    is_local = inactive is not None and inactive in _local_problems(entry, settings)
     if entry.pause_of(app_id) is not None:
-        return TriggerStatus("paused", inactive, here)
-    return TriggerStatus("active" if inactive is None else "inactive", inactive, here)
+        return TriggerStatus("paused", inactive, is_local)
+    return TriggerStatus("active" if inactive is None else "inactive", inactive, is_local)
 
 
 def _inactive_reason(entry: TriggerEntry, settings: Settings, packages: Mapping[str, Package]) -> str | None:

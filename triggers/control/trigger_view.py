@@ -1,4 +1,4 @@
-"""Telling of a trigger: as plain data, of which an app sees what concerns it and nothing of others."""
+"""Trigger views: triggers as plain data, limited to what the viewer may see."""
 
 import json
 from collections.abc import Mapping
@@ -8,15 +8,17 @@ from typing import Any
 from triggers.control.trigger_entry import ControlContext, TriggerEntry, approval_status
 from triggers.control.trigger_status import TriggerStatus, trigger_status
 from triggers.kind_registry import KINDS
-from triggers.register.precedence import deferred_apps_source
-from triggers.register.trigger import Trigger
+from triggers.register.trigger import Trigger, deferred_apps_source
 from triggers.register.trigger_record import Pause
 
 OPERATOR = "operator"
 
 
 def trigger_summary(entry: TriggerEntry, status: TriggerStatus, *, viewer: str | None) -> dict[str, Any]:
-    """`viewer`: the app that may see only itself; None for whoever operates all of them."""
+    """Returns a row of the listing.
+
+    `viewer`: the app that sees only itself; None for an operator.
+    """
     spec = None if entry.trigger is None else entry.trigger.spec
     record = entry.record
     whole = viewer is None or entry.is_only_for(viewer)
@@ -45,10 +47,13 @@ def trigger_summary(entry: TriggerEntry, status: TriggerStatus, *, viewer: str |
 
 
 def visible_spec(trigger: Trigger, *, viewer: str | None) -> dict[str, Any] | None:
-    """As its author wrote it. Of a package's trigger an app sees neither the other apps nor the operator's secrets."""
+    """Returns the spec as its author wrote it.
+
+    Hides other apps and the operator's secrets from an app.
+    """
     try:
         spec: dict[str, Any] = json.loads(trigger.spec.model_dump_json(by_alias=True, exclude_unset=True))
-    except ValueError:  # a package's file may hold bytes, which JSON has no form for
+    except ValueError:  # a package's file may hold bytes, which JSON cannot
         return None
     if viewer is None or trigger.app_id is not None:
         return spec
@@ -60,14 +65,17 @@ def visible_spec(trigger: Trigger, *, viewer: str | None) -> dict[str, Any] | No
 
 
 def restrict_to_viewer(trigger: Trigger, viewer: str | None) -> Trigger:
-    """For what a kind tells of it: with this app as the only one."""
+    """Returns the trigger with the viewer as its only app, for the kind to describe."""
     if viewer is None or trigger.app_id is not None or not trigger.apps:
         return trigger
     return Trigger(trigger.workflow, trigger.spec.model_copy(update={"apps": (viewer,), "app_id": None}))
 
 
 def visible_notes(entry: TriggerEntry, viewer: str | None) -> list[dict[str, Any]]:
-    """The newest first. What names no app may be about any of them, but a time of a schedule is everybody's."""
+    """Returns the newest notes first.
+
+    Of notes without an app, an app sees only a schedule's.
+    """
     if entry.record is None:
         return []
     newest_first = [dict(note) for note in reversed(entry.record.notes)]
@@ -78,15 +86,15 @@ def visible_notes(entry: TriggerEntry, viewer: str | None) -> list[dict[str, Any
 
 
 def event_source(entry: TriggerEntry, app_id: str | None) -> str:
-    """As its CloudEvents name it."""
+    """Returns the `source` of its CloudEvents."""
     apps = entry.apps if app_id is None else (app_id,)
     app = apps[0] if len(apps) == 1 else "{app}"
     return f"/apps/{app}/workflows/{entry.workflow}/triggers/{entry.name}"
 
 
 def _inactive_for_viewer(status: TriggerStatus) -> str | None:
-    """The reason may name the operator's files and secrets."""
-    return None if status.inactive is None else "it is not set up here; whoever operates it sees why"
+    """Hides the reason, which may name the operator's files and secrets."""
+    return None if status.inactive is None else "it is not set up here; the operator sees why"
 
 
 def _visible_pauses(entry: TriggerEntry, viewer: str | None) -> Mapping[str, Any]:
@@ -96,10 +104,10 @@ def _visible_pauses(entry: TriggerEntry, viewer: str | None) -> Mapping[str, Any
     if viewer is None or entry.app_id is not None:
         apps = {app_id: asdict(pause) for app_id, pause in record.paused_apps.items()}
         return {"paused": _pause_json(record.paused), "paused_apps": apps}
-    own = record.paused_apps.get(viewer)
-    if record.paused is not None:  # of all apps, by somebody whom this one need not know
+    viewer_pause = record.paused_apps.get(viewer)
+    if record.paused is not None:  # for all apps: hide which operator did it
         return {"paused": {**asdict(record.paused), "by": OPERATOR}, "paused_apps": {}}
-    return {"paused": _pause_json(own), "paused_apps": {}}
+    return {"paused": _pause_json(viewer_pause), "paused_apps": {}}
 
 
 def _pause_json(pause: Pause | None) -> dict[str, Any] | None:
@@ -109,12 +117,15 @@ def _pause_json(pause: Pause | None) -> dict[str, Any] | None:
 async def show(
     context: ControlContext, entry: TriggerEntry, *, app_id: str | None = None, viewer: str | None = None
 ) -> dict[str, Any]:
-    """`app_id`: for which of its apps. `viewer`: the app that sees only itself."""
-    standing = trigger_status(entry, context.settings, context.catalog.packages(), app_id=app_id)
+    """Shows a trigger, for `app_id` or as a whole.
+
+    `viewer`: the app that sees only itself.
+    """
+    status = trigger_status(entry, context.settings, context.catalog.packages(), app_id=app_id)
     trigger, record = entry.trigger, entry.record
     document = {} if record is None else record.document
     return {
-        **trigger_summary(entry, standing, viewer=viewer),
+        **trigger_summary(entry, status, viewer=viewer),
         "source": event_source(entry, app_id),
         "created_at": document.get("created_at"),
         "updated_at": document.get("updated_at"),
@@ -127,8 +138,8 @@ async def show(
 async def _describe(context: ControlContext, entry: TriggerEntry, viewer: str | None) -> dict[str, Any]:
     if entry.trigger is None:
         return {}
-    seen = restrict_to_viewer(entry.trigger, viewer)
-    outlook = dict(await KINDS[entry.type].describe(seen, entry.record, context.database, context.settings))
+    visible = restrict_to_viewer(entry.trigger, viewer)
+    outlook = dict(await KINDS[entry.type].describe(visible, entry.record, context.database, context.settings))
     if viewer is not None and entry.app_id is None:
-        outlook.pop("secrets", None)  # the operator's, by name
+        outlook.pop("secrets", None)  # references of the operator
     return outlook

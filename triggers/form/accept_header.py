@@ -1,4 +1,4 @@
-"""The Accept header, as far as one question goes: does this client prefer a page to JSON?"""
+"""The Accept header: whether a client prefers an HTML page to JSON."""
 
 from starlette.requests import Request
 
@@ -10,7 +10,10 @@ def is_page_requested(request: Request) -> bool:
 
 
 def is_html_preferred(accept: str) -> bool:
-    """A browser names text/html; a client that takes anything, or both alike, gets JSON."""
+    """Browsers name text/html.
+
+    A client that accepts anything, or both alike, gets JSON.
+    """
     weights = dict(_parse_weight(part) for part in accept.lower().split(","))
     html = max(weights.get("text/html", 0), weights.get("application/xhtml+xml", 0))
     json = max(weights.get(kind, 0) for kind in ("application/json", "application/*", "*/*"))

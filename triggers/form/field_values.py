@@ -1,4 +1,4 @@
-"""Form fields: one given value as its declared type, or one sentence on what to write instead."""
+"""Form field values: reads and checks a value as its declared type."""
 
 import math
 import re
@@ -17,19 +17,22 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _EMAIL_LOCAL = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
 _EMAIL_DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})+")
-_URI = re.compile(r"[!-~]+")  # printable ASCII without a space; anything else is percent-encoded in a URI
+_URI = re.compile(r"[!-~]+")  # printable ASCII without spaces: URIs percent-encode all else
 
 
 class FormFieldError(ValueError):
-    """A value that its field does not take; the text goes beside the field's name."""
+    """A field does not take this value. The text is shown beside the field's name."""
 
 
 def read_field(spec: FormInput, value: Any, *, from_text: bool) -> Any:
-    """`from_text`: a form's body knows only text, so numbers and booleans are read from it; JSON has types."""
+    """Reads one value.
+
+    `from_text`: a form's body holds only text, where JSON has types.
+    """
     read = _FROM_TEXT[spec.type] if from_text else _FROM_JSON[spec.type]
     result = read(value)
     if from_text and spec.multiline and isinstance(result, str):
-        result = result.replace("\r\n", "\n")  # as a browser sends what its user and its own count have as one
+        result = result.replace("\r\n", "\n")  # browsers send two characters for a newline that they count as one
     if isinstance(result, str):
         _check_text(spec, result)
     if spec.enum and not any(_is_same_choice(result, choice) for choice in spec.enum):
@@ -82,7 +85,7 @@ def _number_from_text(value: Any) -> int | float:
 
 
 def _boolean_from_text(value: Any) -> bool:
-    """Only 1, true, yes and on are true; what is neither that nor a plain no is a mistake, not false."""
+    """Reads the known words for true and false; any other text is an error."""
     word = _text(value).strip().lower()
     if word in TRUE_WORDS:
         return True
@@ -133,11 +136,11 @@ def _check_date(text: str) -> None:
 
 
 def _check_uri(text: str) -> None:
-    """Web addresses only: a `javascript:` or `file:` address in a run's input is a trap for whoever shows it."""
+    """Accepts web addresses only: `javascript:` and `file:` are traps when shown."""
     try:
         parts = urlsplit(text)
         valid = _URI.fullmatch(text) is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
-        parts.port  # noqa: B018 -- raises for a port that is none
+        parts.port  # noqa: B018 -- raises ValueError for an invalid port
     except ValueError:
         valid = False
     if not valid:
@@ -148,5 +151,5 @@ _FORMATS: Mapping[str, Callable[[str], None]] = {"email": _check_email, "date": 
 
 
 def _is_same_choice(value: Any, choice: Any) -> bool:
-    """True equals 1 in Python, and not in a form."""
+    """Distinguishes True from 1, which Python does not."""
     return isinstance(value, bool) is isinstance(choice, bool) and bool(value == choice)

@@ -1,9 +1,8 @@
-"""Form bodies: JSON, urlencoded and multipart as one mapping of names to values."""
+"""Form bodies: JSON, urlencoded and multipart as one mapping of fields."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl
 
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
@@ -11,11 +10,9 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from triggers.gateway.http_problems import ProblemError
-from triggers.gateway.request_body import is_json_type, parse_json
+from triggers.gateway.request_body import MAX_FIELDS, URLENCODED, is_json_type, parse_json, parse_urlencoded
 
-URLENCODED = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data"
-MAX_FIELDS = 1000
 MAX_NAME_SHOWN = 100
 
 
@@ -23,7 +20,7 @@ MAX_NAME_SHOWN = 100
 class SubmittedFields:
     values: Mapping[str, Any] = field(repr=False)
     from_text: bool
-    errors: Mapping[str, str] = field(default_factory=dict)  # of what no field can take
+    errors: Mapping[str, str] = field(default_factory=dict)  # of values that no field can take
 
 
 def is_form_type(media: str) -> bool:
@@ -31,36 +28,29 @@ def is_form_type(media: str) -> bool:
 
 
 async def read_fields(request: Request, kind: str, raw_body: bytes) -> SubmittedFields:
-    """Raises ProblemError for a body that cannot be read."""
+    """Raises 400 or 415 for a body that cannot be read."""
     if kind == URLENCODED:
-        return _reject_repeated(_urlencoded(raw_body))
+        return _reject_repeated(parse_urlencoded(raw_body))
     if kind == MULTIPART:
-        return _reject_repeated(await _multipart(request, raw_body))
+        return _reject_repeated(await _parse_multipart(request, raw_body))
     body = parse_json(raw_body)
     if not isinstance(body, dict):
         raise ProblemError(400, "send a JSON object with a key for each field")
     return SubmittedFields(body, from_text=False)
 
 
-def _urlencoded(raw_body: bytes) -> list[tuple[str, str]]:
-    try:
-        return parse_qsl(raw_body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
-    except ValueError:
-        raise ProblemError(400, f"the body is not form fields in UTF-8, or has more than {MAX_FIELDS}") from None
-
-
-async def _multipart(request: Request, raw_body: bytes) -> list[tuple[str, str | UploadFile]]:
+async def _parse_multipart(request: Request, raw_body: bytes) -> list[tuple[str, str | UploadFile]]:
     _, options = parse_options_header(request.headers["content-type"])
-    # Python knows codecs that take minutes for a megabyte; browsers send UTF-8 and do not say so.
+    # Some of Python's codecs take minutes for a megabyte. Browsers send UTF-8 without a charset.
     if options.get(b"charset", b"utf-8").lower() != b"utf-8":
         raise ProblemError(415, "send multipart form data in UTF-8")
 
-    async def whole() -> AsyncGenerator[bytes, None]:
+    async def whole_body() -> AsyncGenerator[bytes, None]:
         yield raw_body
 
-    parser = MultiPartParser(request.headers, whole(), max_files=MAX_FIELDS, max_fields=MAX_FIELDS)
+    parser = MultiPartParser(request.headers, whole_body(), max_files=MAX_FIELDS, max_fields=MAX_FIELDS)
     parser.max_part_size = len(raw_body)  # the body as a whole is already within the limit
-    # Never written to disk: a file is refused below, and the body is in memory anyway.
+    # Nothing is written to disk: files are refused below, and the body is in memory already.
     parser.spool_max_size = len(raw_body) + 1
     try:
         form = await parser.parse()

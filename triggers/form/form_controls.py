@@ -1,20 +1,22 @@
-"""Controls: one field of a form as HTML, with its label, its hint and what is wrong with it bound to it."""
+"""Form controls: how a form shows each field, with label, hint and error."""
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, Literal
 
-from triggers.form.markup import NOTHING, Markup, element
 from workers.setting_values import TRUE_WORDS
 from workflows.package.trigger_specs.form_spec import FormInput
 
+Control = Literal["input", "checkbox", "select", "textarea"]
+
 _INPUT_TYPES = {"email": "email", "uri": "url"}
-# What HTML takes as a number; a bit less than we do.
+# The numbers of HTML, which are fewer than those that a form takes.
 _INTEGER = re.compile(r"-?[0-9]+")
 _DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _AUTOCOMPLETE_BY_FORMAT = {"email": "email", "uri": "url"}
-# What browsers know about their user, by the names that authors give to such fields.
+# The tokens that browsers complete, by the names that authors give to such fields.
 _AUTOCOMPLETE_BY_NAME = {
     "name": "name",
     "fullname": "name",
@@ -34,7 +36,10 @@ _LINES = 5
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """`id` is ours: a name may hold what an address cannot point at."""
+    """One field as the templates show it.
+
+    `id` is generated: a name may hold what a link cannot point at.
+    """
 
     id: str
     name: str
@@ -46,83 +51,87 @@ class FormField:
     def label(self) -> str:
         return self.spec.label.strip() or humanize_name(self.name)
 
+    @property
+    def hint(self) -> str:
+        is_bounded = self.spec.multiline and "max_length" in self.spec.model_fields_set
+        bound = f"At most {self.spec.max_length:,} characters." if is_bounded else ""
+        return " ".join(filter(None, (self.spec.description, bound)))
+
+    @property
+    def control(self) -> Control:
+        if self.spec.type == "boolean":
+            return "checkbox"
+        if self.spec.enum:
+            return "select"
+        is_textarea = self.spec.type == "string" and self.spec.multiline and self.spec.format is None
+        return "textarea" if is_textarea else "input"
+
+    @property
+    def text(self) -> str:
+        """The value that was sent, as far as a control can hold it."""
+        return _control_text(self.value)
+
+    @property
+    def is_checked(self) -> bool:
+        return self.value is True or self.text.strip().lower() in TRUE_WORDS
+
+    @property
+    def options(self) -> Sequence[str]:
+        return [text for text in map(_control_text, self.spec.enum) if text]
+
+    @property
+    def has_empty_option(self) -> bool:
+        return not (self.spec.required and self.text in self.options)
+
+    @property
+    def attributes(self) -> Mapping[str, str | int | None]:
+        """The attributes of the control; None leaves one out.
+
+        There is no `required`: a browser that checks it reports one missing field at a time, where the answer to a
+        submitted form reports all. Browsers still check what they alone see, such as a half-typed date.
+        """
+        described_by = [f"{self.id}-hint"] if self.hint else []
+        described_by += [f"{self.id}-error"] if self.error else []
+        return {
+            "id": self.id,
+            "name": self.name,
+            "aria-required": "true" if self.spec.required else None,
+            "aria-invalid": "true" if self.error else None,
+            "aria-describedby": " ".join(described_by) or None,
+            **self._own_attributes(),
+        }
+
+    def _own_attributes(self) -> Mapping[str, str | int | None]:
+        spec, control = self.spec, self.control
+        if control == "checkbox":
+            return {"type": "checkbox", "value": "true"}
+        if control == "select":
+            return {}
+        if spec.type != "string":
+            return {"value": self.text, **_number_attributes(spec, self.text)}
+        autocomplete = _autocomplete_token(self)
+        if control == "textarea":
+            return {"rows": _LINES, "maxlength": spec.max_length, "autocomplete": autocomplete}
+        if spec.format == "date":
+            type_ = "date" if _is_date(self.text) else "text"
+            return {"type": type_, "value": self.text, "autocomplete": autocomplete}
+        type_ = _INPUT_TYPES.get(spec.format or "", "text")
+        return {"type": type_, "value": self.text, "maxlength": spec.max_length, "autocomplete": autocomplete}
+
 
 def humanize_name(name: str) -> str:
-    """`first_name` as a person reads it."""
-    words = name.replace("_", " ").replace("-", " ").strip() or name  # of dashes alone
+    """Turns `first_name` into `First name`."""
+    words = name.replace("_", " ").replace("-", " ").strip() or name  # a name of dashes alone stays
     return words[:1].upper() + words[1:]
 
 
-def render_control(field: FormField) -> Markup:
-    hint, error = _hint(field), _error(field)
-    name = "field is-wrong" if field.error else "field"
-    if field.spec.type == "boolean":
-        return element("div", _checkbox(field), _label(field), hint, error, class_=f"{name} box")
-    return element("div", _label(field), hint, error, _input_element(field), class_=name)
-
-
-def _label(field: FormField) -> Markup:
-    mark = element("span", " (required)", class_="mark") if field.spec.required else NOTHING
-    return element("label", field.label, mark, for_=field.id)
-
-
-def _hint(field: FormField) -> Markup:
-    text = _hint_text(field.spec)
-    return element("p", text, id=f"{field.id}-hint", class_="hint") if text else NOTHING
-
-
-def _hint_text(spec: FormInput) -> str:
-    is_bounded = spec.multiline and "max_length" in spec.model_fields_set
-    return " ".join(filter(None, (spec.description, f"At most {spec.max_length:,} characters." if is_bounded else "")))
-
-
-def _error(field: FormField) -> Markup:
-    if field.error is None:
-        return NOTHING
-    told = element("span", "Error: ", class_="unseen"), f"This {field.error}."
-    return element("p", *told, id=f"{field.id}-error", class_="error")
-
-
-def _common(field: FormField) -> dict[str, str | bool | None]:
-    """No `required`: a browser that checks it would hold the form back and tell one missing field at a time, where our
-    answer tells all. It still checks what it alone can see, a number or date that is typed by half and that it
-    would send as nothing."""
-    described = [f"{field.id}-hint"] if _hint_text(field.spec) else []
-    described += [f"{field.id}-error"] if field.error else []
-    return {
-        "id": field.id,
-        "name": field.name,
-        "aria_required": "true" if field.spec.required else None,
-        "aria_invalid": "true" if field.error else None,
-        "aria_describedby": " ".join(described) or None,
-    }
-
-
-def _input_element(field: FormField) -> Markup:
-    spec, common = field.spec, _common(field)
-    if spec.enum:
-        return element("select", *_choices(field), **common)
-    text = _control_text(field.value)
-    if spec.type != "string":
-        return element("input", value=text, **_number(spec, text), **common)
-    common["autocomplete"] = _autocomplete_token(field)
-    if spec.multiline and spec.format is None:
-        # A browser leaves out a newline right behind the tag.
-        return element("textarea", f"\n{text}", rows=_LINES, maxlength=spec.max_length, **common)
-    if spec.format == "date":
-        return element("input", type="date" if _is_date(text) else "text", value=text, **common)
-    kind = _INPUT_TYPES.get(spec.format or "", "text")
-    return element("input", type=kind, value=text, maxlength=spec.max_length, **common)
-
-
-def _number(spec: FormInput, text: str) -> dict[str, str]:
-    """A browser shows nothing for what is no number, and counts the steps from what it is given: such a text is
-    shown as a text, for its writer to correct."""
+def _number_attributes(spec: FormInput, text: str) -> dict[str, str]:
+    """Shows text that is no HTML number in a text control, to be corrected."""
     if spec.type == "integer":
-        native, otherwise = {"type": "number", "step": "1"}, {"type": "text", "inputmode": "numeric"}
-        return native if not text or _INTEGER.fullmatch(text) else otherwise
-    native, otherwise = {"type": "number", "step": "any"}, {"type": "text", "inputmode": "decimal"}
-    return native if not text or _DECIMAL.fullmatch(text) else otherwise
+        native, fallback = {"type": "number", "step": "1"}, {"type": "text", "inputmode": "numeric"}
+        return native if not text or _INTEGER.fullmatch(text) else fallback
+    native, fallback = {"type": "number", "step": "any"}, {"type": "text", "inputmode": "decimal"}
+    return native if not text or _DECIMAL.fullmatch(text) else fallback
 
 
 def _is_date(text: str) -> bool:
@@ -132,23 +141,10 @@ def _is_date(text: str) -> bool:
         return False
 
 
-def _choices(field: FormField) -> list[Markup]:
-    spec, given = field.spec, _control_text(field.value)
-    texts = [text for text in map(_control_text, spec.enum) if text]
-    nothing = [] if spec.required and given in texts else [element("option", "Choose one", value="")]
-    return nothing + [element("option", text, value=text, selected=text == given) for text in texts]
-
-
-def _checkbox(field: FormField) -> Markup:
-    is_ticked = field.value is True or _control_text(field.value).strip().lower() in TRUE_WORDS
-    return element("input", type="checkbox", value="true", checked=is_ticked, **_common(field))
-
-
 def _control_text(value: Any) -> str:
-    """Of what was sent only what a control can hold."""
     return "" if value is None or isinstance(value, dict | list) else str(value)
 
 
 def _autocomplete_token(field: FormField) -> str | None:
-    plain = field.name.lower().replace("_", "").replace("-", "")
-    return _AUTOCOMPLETE_BY_FORMAT.get(field.spec.format or "") or _AUTOCOMPLETE_BY_NAME.get(plain)
+    plain_name = field.name.lower().replace("_", "").replace("-", "")
+    return _AUTOCOMPLETE_BY_FORMAT.get(field.spec.format or "") or _AUTOCOMPLETE_BY_NAME.get(plain_name)

@@ -1,4 +1,4 @@
-"""The form endpoint: GET and POST /forms/{app}/{workflow}/{trigger}, and the thank-you page behind them."""
+"""The form endpoint: GET and POST /forms/{app}/{workflow}/{trigger}."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -11,10 +11,11 @@ from starlette.routing import Route
 from triggers.form.accept_header import is_page_requested
 from triggers.form.form_page import accepted_page, closed_page, empty_page, problem_page
 from triggers.form.form_submission import new_delivery, receive_from_client, receive_from_page
+from triggers.gateway.endpoint_response import EndpointResponse, count_requests
 from triggers.gateway.gateway_metrics import GatewayMetrics
-from triggers.gateway.http_problems import ProblemError, on_store_error, unavailable_problem
+from triggers.gateway.http_problems import PausedError, ProblemError, on_store_error, unavailable_problem
 from triggers.gateway.request_body import check_declared_size
-from triggers.gateway.trigger_intake import EndpointResponse, PausedError, TriggerIntake, count_requests
+from triggers.gateway.trigger_intake import TriggerIntake
 from triggers.gateway.trigger_request import TriggerAddress
 from workflows.package.trigger_specs.form_spec import FormSpec
 
@@ -24,7 +25,10 @@ _RUN_ID = re.compile(r"run_[0-9A-HJKMNP-TV-Z]{26}")
 
 
 def form_routes(intake: TriggerIntake, metrics: GatewayMetrics) -> list[Route]:
-    """One route for looking and sending, so that another method is told of both. Looking is no call: not counted."""
+    """Serves GET and POST by one route, so that a 405 names both methods.
+
+    Only POST is counted as a call.
+    """
     page = render_problems_as_pages(form_page_endpoint(intake))
     receive = render_problems_as_pages(count_requests("form", metrics, form_submit_endpoint(intake)))
 
@@ -48,31 +52,34 @@ def form_submit_endpoint(intake: TriggerIntake) -> Callable[[Request], Awaitable
 
 def form_page_endpoint(intake: TriggerIntake) -> PageHandler:
     async def show(request: Request) -> Response:
-        found = await intake.find(FormSpec, TriggerAddress.from_request(request))
-        if found.pause is not None:
+        target = await intake.lookup.find(FormSpec, TriggerAddress.from_request(request))
+        if target.pause is not None:
             raise PausedError
-        return empty_page(found.spec, delivery=new_delivery())
+        return empty_page(target.spec, delivery=new_delivery())
 
     return show
 
 
 def thanks_page_endpoint(intake: TriggerIntake) -> PageHandler:
     async def show(request: Request) -> Response:
-        """The number is shown as it stands in the address: nothing is looked up, so nothing is told."""
-        place = TriggerAddress.from_request(request)
-        found = await intake.find(FormSpec, place)
+        """Shows the run id from the address.
+
+        No run is looked up, so the page reveals nothing.
+        """
+        address = TriggerAddress.from_request(request)
+        target = await intake.lookup.find(FormSpec, address)
         run_id = request.query_params.get("run", "")
         if not _RUN_ID.fullmatch(run_id):
             raise ProblemError(404, "there is no such page")
-        return accepted_page(found.spec, run_id=run_id, form_path=f"/forms/{place.path}")
+        return accepted_page(target.spec, run_id=run_id, form_path=f"/forms/{address.path}")
 
     return show
 
 
 def render_problems_as_pages(handler: PageHandler) -> PageHandler:
-    """A person gets a page where a program gets a problem."""
+    """Wraps a handler so that browsers get a page where programs get a problem."""
 
-    async def shown(request: Request) -> Response:
+    async def handle(request: Request) -> Response:
         try:
             return await handler(request)
         except ProblemError as problem:
@@ -85,4 +92,4 @@ def render_problems_as_pages(handler: PageHandler) -> PageHandler:
             await on_store_error(request, error)
             return problem_page(unavailable_problem())
 
-    return shown
+    return handle

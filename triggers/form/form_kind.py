@@ -1,9 +1,8 @@
-"""Forms as a kind of trigger: the gateway serves their pages and takes what is filled in."""
+"""The kind `form_submit`: the gateway serves the form and accepts its fields."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote
 
 from pymongo.asynchronous.database import AsyncDatabase
 from ulid import ULID
@@ -12,15 +11,13 @@ from triggers.event_expressions import ExpressionError
 from triggers.form.form_body import SubmittedFields
 from triggers.form.form_validation import FormRefusedError, validate_form
 from triggers.occurrence import Occurrence
-from triggers.register.trigger import Trigger
+from triggers.register.trigger import Trigger, call_paths
 from triggers.register.trigger_record import TriggerRecord
 from triggers.trigger_kind import Role
 from workers.settings import Settings
 from workflows.package.trigger_specs.base_trigger import is_expression
 from workflows.package.trigger_specs.form_spec import FormInput, FormSpec
 from workflows.package.trigger_specs.trigger_spec import TriggerSpec
-
-ANY_APP = "{app}"  # in the address of a form whose answers name the app
 
 
 class FormKind:
@@ -50,16 +47,16 @@ class FormKind:
     ) -> Mapping[str, Any]:
         spec = _form_spec(trigger)
         return {
-            "addresses": _addresses(trigger),
-            "fields": {name: _describe_input(each) for name, each in spec.inputs.items()},
+            "addresses": call_paths(trigger, "/forms"),
+            "fields": {name: _describe_input(field) for name, field in spec.inputs.items()},
         }
 
     def manual_event(self, trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Occurrence:
-        """`event` is what somebody would have filled in; typed, as a program sends it."""
+        """Validates `event` as the fields of a form, typed as a program sends them."""
         try:
             values = validate_form(_form_spec(trigger).inputs, SubmittedFields(event, from_text=False))
         except FormRefusedError as error:
-            raise ExpressionError("; ".join(f"{name} {said}" for name, said in error.errors.items())) from None
+            raise ExpressionError("; ".join(f"{name} {problem}" for name, problem in error.errors.items())) from None
         return Occurrence(trigger, app_id, f"manual:{ULID()}", now, values)
 
 
@@ -69,18 +66,10 @@ def _form_spec(trigger: Trigger) -> FormSpec:
     return trigger.spec
 
 
-def _addresses(trigger: Trigger) -> Mapping[str, str]:
-    apps = {app: quote(app, safe="") for app in trigger.apps}
-    if not apps and is_expression(trigger.spec.app_id):
-        apps = {ANY_APP: ANY_APP}
-    form = f"{quote(trigger.workflow, safe='')}/{quote(trigger.spec.name, safe='')}"
-    return {app: f"/forms/{quoted}/{form}" for app, quoted in apps.items()}
-
-
 def _describe_input(spec: FormInput) -> Mapping[str, Any]:
-    said = {"type": spec.type, "format": spec.format, "required": spec.required, "default": spec.default}
-    said |= {"enum": list(spec.enum), "max_length": spec.max_length if spec.type == "string" else None}
-    return {name: value for name, value in said.items() if value is not None and value != []}
+    facts = {"type": spec.type, "format": spec.format, "required": spec.required, "default": spec.default}
+    facts |= {"enum": list(spec.enum), "max_length": spec.max_length if spec.type == "string" else None}
+    return {name: value for name, value in facts.items() if value is not None and value != []}
 
 
 KIND = FormKind()

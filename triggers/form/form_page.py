@@ -1,115 +1,20 @@
-"""The pages of a form: to fill it in, to see it was taken, and to learn why it could not be."""
+"""Form pages: the form itself, the confirmation, and the problems."""
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
-from triggers.form.form_controls import FormField, humanize_name, render_control
-from triggers.form.form_style import STYLE
-from triggers.form.markup import NOTHING, Markup, element, join_markup
-from triggers.gateway.http_problems import ProblemError
-from triggers.gateway.trigger_intake import PausedError
+from triggers.form.form_controls import FormField, humanize_name
+from triggers.gateway.http_problems import PausedError, ProblemError
+from triggers.gateway.page_headers import page_headers
 from workflows.package.trigger_specs.form_spec import DELIVERY_FIELD, FormSpec
 
-_STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-
-SECURITY_HEADERS = {
-    "content-security-policy": (
-        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; form-action 'self'; frame-ancestors 'none'; "
-        "base-uri 'none'"
-    ),
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-}
-_HEAD = Markup(
-    '<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-    f'<meta name="robots" content="noindex">\n<style>{STYLE}</style>\n'
-)
-
-
-@dataclass(frozen=True, slots=True)
-class SubmittedForm:
-    """A form as somebody sent it."""
-
-    delivery: str
-    values: Mapping[str, Any] = field(repr=False)
-    errors: Mapping[str, str] = field(default_factory=dict)
-
-
-def empty_page(spec: FormSpec, *, delivery: str) -> Response:
-    defaults = {name: each.default for name, each in spec.inputs.items()}
-    return _form_page(spec, SubmittedForm(delivery, defaults), NOTHING)
-
-
-def refused_page(spec: FormSpec, submission: SubmittedForm) -> Response:
-    """With every error beside its field, and what was written still there."""
-    summary = _summary("There is a problem", _error_list(_form_fields(spec, submission), submission.errors))
-    return _form_page(spec, submission, summary, status=422, title_prefix="Error")
-
-
-def unsent_page(spec: FormSpec, submission: SubmittedForm, problem: ProblemError) -> Response:
-    """Nothing was taken: what was written is still there, to be sent again."""
-    heading, advice = _unsent_text(problem)
-    detail = element("p", _problem_text(problem)) if problem.status in _DETAILED_STATUSES else NOTHING
-    summary = _summary(
-        heading, join_markup(element("p", f"Nothing was taken, but what you wrote is still below. {advice}"), detail)
-    )
-    return _form_page(
-        spec, submission, summary, status=problem.status, title_prefix="Not sent", headers=problem.headers
-    )
-
-
-def accepted_page(spec: FormSpec, *, run_id: str, form_path: str) -> Response:
-    number = element("span", run_id, class_="number")
-    return render_page(
-        f"Thank you – {_title(spec)}",
-        element("h1", "Thank you"),
-        element("p", "We received your answers."),
-        element("p", "Their number, should you ask about them: ", number),
-        element("p", element("a", "Fill in the form again", href=form_path)),
-    )
-
-
-def closed_page(problem: ProblemError) -> Response:
-    return render_page(
-        "Closed at the moment",
-        element("h1", _CLOSED),
-        element("p", "It takes no answers now. Please try again later."),
-        status=problem.status,
-        headers=problem.headers,
-    )
-
-
-def problem_page(problem: ProblemError) -> Response:
-    heading, advice = _PROBLEM_TEXTS.get(problem.status, _DEFAULT_PROBLEM_TEXT)
-    detail = element("p", _problem_text(problem), class_="hint") if problem.status in _DETAILED_STATUSES else NOTHING
-    return render_page(
-        heading,
-        element("h1", heading),
-        element("p", advice),
-        detail,
-        status=problem.status,
-        headers=problem.headers,
-    )
-
-
-def _unsent_text(problem: ProblemError) -> tuple[str, str]:
-    if isinstance(problem, PausedError):
-        return _CLOSED, "Please send it again later."
-    if problem.status in _TRANSIENT_STATUSES:
-        return "We could not take your answers just now", "Please send it again in a moment."
-    return "We could not take your answers", "Please change it and send it again, or ask whoever gave you this address."
-
-
-def _problem_text(problem: ProblemError) -> str:
-    return f"What is wrong: {problem.detail}."
-
+TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 _CLOSED = "This form is closed at the moment"
 _TRANSIENT_STATUSES = frozenset({429, 503})
@@ -125,29 +30,130 @@ _PROBLEM_TEXTS = {
 _DEFAULT_PROBLEM_TEXT = ("The form could not be sent", "Nothing was taken. Go back, and try again.")
 
 
+@dataclass(frozen=True, slots=True)
+class SubmittedForm:
+    """A form as it was sent."""
+
+    delivery: str
+    values: Mapping[str, Any] = field(repr=False)
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _ErrorLine:
+    """One line of the summary.
+
+    It links to its field, unless the form has no such field.
+    """
+
+    text: str
+    field_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    heading: str
+    paragraphs: Sequence[str] = ()
+    errors: Sequence[_ErrorLine] = ()
+
+
+def empty_page(spec: FormSpec, *, delivery: str) -> Response:
+    defaults = {name: field_spec.default for name, field_spec in spec.inputs.items()}
+    return _form_page(spec, SubmittedForm(delivery, defaults))
+
+
+def refused_page(spec: FormSpec, submission: SubmittedForm) -> Response:
+    """Shows the form as it was sent, with each error beside its field."""
+    errors = _error_lines(_form_fields(spec, submission), submission.errors)
+    summary = _Summary("There is a problem", errors=errors)
+    return _form_page(spec, submission, summary, status=422, title_prefix="Error")
+
+
+def unsent_page(spec: FormSpec, submission: SubmittedForm, problem: ProblemError) -> Response:
+    """Shows the form as it was sent, to be sent again: nothing was accepted."""
+    heading, advice = _unsent_text(problem)
+    paragraphs = [f"Nothing was taken, but what you wrote is still below. {advice}"]
+    if problem.status in _DETAILED_STATUSES:
+        paragraphs.append(_problem_text(problem))
+    summary = _Summary(heading, paragraphs)
+    return _form_page(
+        spec, submission, summary, status=problem.status, title_prefix="Not sent", headers=problem.headers
+    )
+
+
+def accepted_page(spec: FormSpec, *, run_id: str, form_path: str) -> Response:
+    return _render("accepted", title=f"Thank you – {_title(spec)}", run_id=run_id, form_path=form_path)
+
+
+def closed_page(problem: ProblemError) -> Response:
+    return _render(
+        "problem",
+        status=problem.status,
+        headers=problem.headers,
+        title="Closed at the moment",
+        heading=_CLOSED,
+        advice="It takes no answers now. Please try again later.",
+        detail=None,
+    )
+
+
+def problem_page(problem: ProblemError) -> Response:
+    heading, advice = _PROBLEM_TEXTS.get(problem.status, _DEFAULT_PROBLEM_TEXT)
+    return _render(
+        "problem",
+        status=problem.status,
+        headers=problem.headers,
+        title=heading,
+        heading=heading,
+        advice=advice,
+        detail=_problem_text(problem) if problem.status in _DETAILED_STATUSES else None,
+    )
+
+
+@cache
+def form_style() -> str:
+    return (TEMPLATES / "form.css").read_text(encoding="utf-8")
+
+
+@cache
+def form_headers() -> Mapping[str, str]:
+    return {**page_headers(form_style(), form_action="'self'"), "cache-control": "no-store"}
+
+
+def _unsent_text(problem: ProblemError) -> tuple[str, str]:
+    if isinstance(problem, PausedError):
+        return _CLOSED, "Please send it again later."
+    if problem.status in _TRANSIENT_STATUSES:
+        return "We could not take your answers just now", "Please send it again in a moment."
+    return "We could not take your answers", "Please change it and send it again, or ask whoever gave you this address."
+
+
+def _problem_text(problem: ProblemError) -> str:
+    return f"What is wrong: {problem.detail}."
+
+
 def _form_page(
     spec: FormSpec,
     submission: SubmittedForm,
-    summary: Markup,
+    summary: _Summary | None = None,
     *,
     status: int = 200,
     title_prefix: str = "",
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    title = _title(spec)
-    # Firefox would otherwise put the number of the last page into this one when it is reloaded.
-    delivery = element("input", type="hidden", name=DELIVERY_FIELD, value=submission.delivery, autocomplete="off")
-    # Without an action it goes to the page's own address, with the query that expressions can see.
-    form = element(
+    heading = _title(spec)
+    return _render(
         "form",
-        delivery,
-        *map(render_control, _form_fields(spec, submission)),
-        element("button", "Send", type="submit"),
-        method="post",
+        status=status,
+        headers=headers,
+        title=f"{title_prefix}: {heading}" if title_prefix else heading,
+        heading=heading,
+        description=spec.description,
+        summary=summary,
+        fields=_form_fields(spec, submission),
+        delivery_field=DELIVERY_FIELD,
+        delivery=submission.delivery,
     )
-    intro = element("p", spec.description, class_="intro") if spec.description else NOTHING
-    tab = f"{title_prefix}: {title}" if title_prefix else title
-    return render_page(tab, summary, element("h1", title), intro, form, status=status, headers=headers)
 
 
 def _title(spec: FormSpec) -> str:
@@ -156,41 +162,40 @@ def _title(spec: FormSpec) -> str:
 
 def _form_fields(spec: FormSpec, submission: SubmittedForm) -> Sequence[FormField]:
     return [
-        FormField(f"field-{place}", name, each, submission.values.get(name), submission.errors.get(name))
-        for place, (name, each) in enumerate(spec.inputs.items(), start=1)
+        FormField(f"field-{number}", name, field_spec, submission.values.get(name), submission.errors.get(name))
+        for number, (name, field_spec) in enumerate(spec.inputs.items(), start=1)
     ]
 
 
-def _summary(heading: str, content: Markup) -> Markup:
-    """The first thing on the page, and what a browser and a screen reader go to."""
-    title = element("h2", heading, id="summary-title")
-    return element(
-        "div",
-        title,
-        content,
-        class_="summary",
-        role="alert",
-        aria_labelledby="summary-title",
-        tabindex=-1,
-        autofocus=True,
+def _error_lines(fields: Sequence[FormField], errors: Mapping[str, str]) -> Sequence[_ErrorLine]:
+    linked = [
+        _ErrorLine(f"{form_field.label} – this {form_field.error}", form_field.id)
+        for form_field in fields
+        if form_field.error is not None
+    ]
+    known = {form_field.name for form_field in fields}
+    return [*linked, *[_ErrorLine(f"{name} – this {error}") for name, error in errors.items() if name not in known]]
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        auto_reload=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
 
 
-def _error_list(fields: Sequence[FormField], errors: Mapping[str, str]) -> Markup:
-    """Each leads to its field; of a field that the form does not have there is nowhere to lead."""
-    wrong = [each for each in fields if each.error is not None]
-    links = [element("li", element("a", f"{each.label} – this {each.error}", href=f"#{each.id}")) for each in wrong]
-    known = {each.name for each in fields}
-    others = [element("li", f"{name} – this {error}") for name, error in errors.items() if name not in known]
-    return element("ul", join_markup(*links, *others))
-
-
-def render_page(
-    title: str, *content: Markup | str, status: int = 200, headers: Mapping[str, str] | None = None
+def _render(
+    name: str, *, status: int = 200, headers: Mapping[str, str] | None = None, **values: object
 ) -> HTMLResponse:
-    """`title` is the tab's; the page's own heading is in its content."""
-    head = element("head", _HEAD, element("title", title))
-    body = element("body", element("main", *content))
-    page = "<!doctype html>\n" + element("html", head, "\n", body, lang="en").html
-    # A label may hold what UTF-8 cannot say: half of a character, from JSON.
-    return HTMLResponse(page.encode("utf-8", "replace"), status, {**SECURITY_HEADERS, **(headers or {})})
+    """Renders a page.
+
+    `title` is the browser tab's; the page's own heading is in its content.
+    """
+    html = _environment().get_template(f"{name}.html").render(style=form_style(), **values)
+    # "replace": a label may hold half of a surrogate pair, from JSON, which UTF-8 cannot encode.
+    return HTMLResponse(html.encode("utf-8", "replace"), status, {**form_headers(), **(headers or {})})

@@ -1,4 +1,4 @@
-"""Receiving a form: from a page, which shows what was refused as it was written, or from a program."""
+"""Form submissions: from a page in a browser, or from a program."""
 
 import hashlib
 import json
@@ -12,23 +12,16 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from ulid import ULID
 
-from triggers.event_expressions import ExpressionError, ExpressionEvaluator
+from triggers.event_expressions import ExpressionEvaluator
 from triggers.form.form_body import SubmittedFields, is_form_type, read_fields
 from triggers.form.form_page import SubmittedForm, refused_page, unsent_page
 from triggers.form.form_validation import FormRefusedError, validate_form
+from triggers.gateway.endpoint_response import EndpointResponse, accepted_response, problem_result
 from triggers.gateway.http_problems import ProblemError, on_store_error, unavailable_problem
 from triggers.gateway.request_body import media_type, read_body
-from triggers.gateway.trigger_intake import (
-    EXPRESSIONS_FAILED,
-    MAX_EVENT_ID_LENGTH,
-    EndpointResponse,
-    TriggerIntake,
-    accepted_response,
-    normalize_event_id,
-    problem_result,
-)
+from triggers.gateway.trigger_intake import MAX_EVENT_ID_LENGTH, TriggerIntake, normalize_event_id
+from triggers.gateway.trigger_lookup import TriggerTarget
 from triggers.gateway.trigger_request import TriggerAddress, build_event, check_app
-from triggers.register.trigger_lookup import TriggerTarget
 from workers.store.run import Accepted
 from workflows.package.trigger_specs.form_spec import DELIVERY_FIELD, FormSpec
 
@@ -37,7 +30,7 @@ _DELIVERY = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 @dataclass(frozen=True, slots=True)
 class _Submission:
-    """A form that was found, and the request that fills it in."""
+    """A form that was found, and the request with its fields."""
 
     intake: TriggerIntake
     target: TriggerTarget[FormSpec]
@@ -56,66 +49,60 @@ class _Submission:
 
     async def accept(self, values: dict[str, Any], trigger_id: str) -> Accepted:
         event = build_event(values, self.request)
-        computation = ExpressionEvaluator(event)
-        try:
-            await self.intake.evaluate(
-                computation, lambda effort: check_app(self.target.spec, self.address, event, effort)
-            )
-        except ExpressionError:
-            raise self.intake.body_refusal(
-                self.target.trigger, self.address, "not_mapped", EXPRESSIONS_FAILED
-            ) from None
+        evaluator = ExpressionEvaluator(event)
+        with self.intake.refusing_expressions(self.target.trigger, self.address, "not_mapped"):
+            await evaluator.evaluate(lambda budget: check_app(self.target.spec, self.address, event, budget))
         run_input = None if self.target.spec.input else values
         return await self.intake.accept(
-            self.target, self.address, event, event_id=trigger_id, run_input=run_input, evaluator=computation
+            self.target, self.address, event, event_id=trigger_id, run_input=run_input, evaluator=evaluator
         )
 
 
 async def receive_from_client(intake: TriggerIntake, request: Request) -> EndpointResponse:
-    place = TriggerAddress.from_request(request)
-    call = _Submission(intake, await intake.find(FormSpec, place), place, request)
-    call.check_open()
-    idempotency_key, given = await _read_submission(intake, request)
+    address = TriggerAddress.from_request(request)
+    submission = _Submission(intake, await intake.lookup.find(FormSpec, address), address, request)
+    submission.check_open()
+    idempotency_key, fields = await _read_submission(intake, request)
     try:
-        values = call.values(given)
+        values = submission.values(fields)
     except FormRefusedError as error:
         raise ProblemError(422, "some fields need another value", members={"errors": error.errors}) from None
-    return accepted_response(await call.accept(values, normalize_event_id(idempotency_key)))
+    return accepted_response(await submission.accept(values, normalize_event_id(idempotency_key)))
 
 
 async def receive_from_page(intake: TriggerIntake, request: Request) -> EndpointResponse:
-    """Whatever may refuse it has its say after it was read: it comes back as it was written."""
-    place = TriggerAddress.from_request(request)
-    found = await _find_target(intake, place, request)
-    spec = intake.find_last_known(FormSpec, place) if found is None else found.spec
+    """Reads the form before any refusal, so that it comes back as written."""
+    address = TriggerAddress.from_request(request)
+    target = await _find_target(intake, address, request)
+    spec = intake.lookup.find_last_known(FormSpec, address) if target is None else target.spec
     if spec is None:
         raise unavailable_problem()
-    idempotency_key, given = await _read_submission(intake, request)
-    filled = SubmittedForm(find_delivery(given.values) or new_delivery(), given.values)
+    idempotency_key, fields = await _read_submission(intake, request)
+    submitted = SubmittedForm(find_delivery(fields.values) or new_delivery(), fields.values)
     try:
-        if found is None:
+        if target is None:
             raise unavailable_problem()
-        call = _Submission(intake, found, place, request)
-        call.check_open()
-        values = call.values(given, by_browser=given.from_text)
-        name = normalize_event_id(idempotency_key or delivery_id(filled.delivery, values))
-        return _thanks_redirect(place, await call.accept(values, name))
+        submission = _Submission(intake, target, address, request)
+        submission.check_open()
+        values = submission.values(fields, by_browser=fields.from_text)
+        event_id = normalize_event_id(idempotency_key or delivery_id(submitted.delivery, values))
+        return _thanks_redirect(address, await submission.accept(values, event_id))
     except FormRefusedError as error:
-        return EndpointResponse("invalid", refused_page(spec, replace(filled, errors=error.errors)))
+        return EndpointResponse("invalid", refused_page(spec, replace(submitted, errors=error.errors)))
     except PyMongoError as error:
         await on_store_error(request, error)
         problem = unavailable_problem()
-    except ProblemError as error:  # of a store that is frozen there is no error of the store's
+    except ProblemError as error:  # also of a frozen store, which raises no error of its own
         problem = error
-    return EndpointResponse(problem_result(problem), unsent_page(spec, filled, problem))
+    return EndpointResponse(problem_result(problem), unsent_page(spec, submitted, problem))
 
 
 async def _find_target(
     intake: TriggerIntake, address: TriggerAddress, request: Request
 ) -> TriggerTarget[FormSpec] | None:
-    """None while the store does not answer."""
+    """Returns None while the store does not answer."""
     try:
-        return await intake.find(FormSpec, address)
+        return await intake.lookup.find(FormSpec, address)
     except PyMongoError as error:
         await on_store_error(request, error)
     except ProblemError as problem:
@@ -125,7 +112,7 @@ async def _find_target(
 
 
 async def _read_submission(intake: TriggerIntake, request: Request) -> tuple[str | None, SubmittedFields]:
-    """The Idempotency-Key, if there is one, and the fields."""
+    """Returns the Idempotency-Key, if there is one, and the fields."""
     kind = media_type(request)
     if not is_form_type(kind):
         raise ProblemError(415, "send application/json, application/x-www-form-urlencoded or multipart/form-data")
@@ -152,12 +139,12 @@ def new_delivery() -> str:
 
 
 def find_delivery(values: Mapping[str, Any]) -> str | None:
-    """None for one that no page of ours has held."""
+    """Returns the delivery that a page of this gateway was given, else None."""
     delivery = values.get(DELIVERY_FIELD)
     return delivery if isinstance(delivery, str) and _DELIVERY.fullmatch(delivery) else None
 
 
 def delivery_id(delivery: str, values: Mapping[str, Any]) -> str:
-    """With the answers in it: whoever goes back, corrects one and sends again means another run."""
+    """Includes the answers: a form that is corrected and sent again is another run."""
     answers = json.dumps(values, sort_keys=True, ensure_ascii=True).encode()
     return f"page:{delivery}:{hashlib.sha256(answers).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""Form validation: given fields against declared inputs, every error at once."""
+"""Form validation: checks all fields, and reports all errors at once."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,11 +8,11 @@ from triggers.form.form_body import MAX_NAME_SHOWN, SubmittedFields
 from workflows.context.values.value_types import is_one_of
 from workflows.package.trigger_specs.form_spec import DELIVERY_FIELD, FormInput
 
-MAX_ERRORS = 100  # a body with a hundred thousand unknown fields is not worth an answer of that size
+MAX_ERRORS = 100  # bounds the response to a body with very many unknown fields
 
 
 class FormRefusedError(ValueError):
-    """What is wrong, by field name."""
+    """Maps each refused field to its problem."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("the form has errors")
@@ -22,8 +22,12 @@ class FormRefusedError(ValueError):
 def validate_form(
     inputs: Mapping[str, FormInput], fields: SubmittedFields, *, by_browser: bool = False
 ) -> dict[str, Any]:
-    """The values as declared, defaults included. Empty text and null count as not given. A browser sends nothing for a
-    box that is not ticked, which means false there and not the default."""
+    """Returns the values as declared, with defaults.
+
+    Empty text and null count as missing.
+
+    A browser sends nothing for an unticked box; `by_browser` reads that as false instead of the default.
+    """
     values: dict[str, Any] = {}
     errors: dict[str, str] = {}
     for name, spec in inputs.items():
@@ -57,6 +61,6 @@ def _unticked_value(spec: FormInput) -> bool | None:
 
 
 def _unknown_field_errors(inputs: Mapping[str, FormInput], fields: SubmittedFields) -> dict[str, str]:
-    is_ours = {DELIVERY_FIELD} if fields.from_text else set[str]()
-    unknown = (name for name in fields.values if name not in inputs and name not in is_ours)
+    own_fields = {DELIVERY_FIELD} if fields.from_text else set[str]()
+    unknown = (name for name in fields.values if name not in inputs and name not in own_fields)
     return {name[:MAX_NAME_SHOWN]: "is not a field of this form" for name in unknown}

@@ -1,8 +1,8 @@
-"""Connections: how much a caller may send that is no body, how long each step may take, and when its request begins.
+"""Connections: bounds the size and duration of each step of a request.
 
-The server's parser has no limit of its own: a head or a trailer without end would fill the memory, and a silent
-caller would hold a connection for ever. The server also starts a request with its head; here a request starts, and
-takes a place, once its body has arrived. Until then it costs a few KB, and is closed first when room is short.
+The server's parser has no limits: an endless head or trailer would fill the memory, and a silent caller would hold a
+connection for ever. The server also starts a request once its head is complete. Here a request starts, and takes a
+slot, once its body has arrived. Until then it costs a few KB, and is closed first when room is short.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from triggers.gateway.http_problems import ProblemError, problem_response, unava
 from triggers.gateway.request_body import READ_TIMEOUT_S, is_declared_too_large
 
 MAX_HEAD_BYTES = 64 * 1024
-# Each header is four objects: without this, a head of 64 KB of empty headers would take 2 MB and count as 64 KB.
+# Each header is four objects: a head with 64 KB of empty headers takes 2 MB.
 HEADER_OVERHEAD_BYTES = 128
-# Each request that is read ahead takes 2 KB, and 18 bytes to send.
+# A pipelined request takes 2 KB of memory and only 18 bytes to send.
 MAX_PIPELINED = 32
 HEAD_TIMEOUT_S = 10.0
-# A body that brings less than this in such a time waits without a place; one that brings more is worked on as it comes.
+# A body slower than this waits without a slot; the request of a faster one starts while the body arrives.
 RATE_INTERVAL_S = 2.0
 MIN_BODY_BYTES_PER_S = 1024
-# After as long without a byte of its answers being read, a caller reads none of them any more.
+# A caller that reads no byte of its responses for this long is disconnected.
 UNREAD_TIMEOUT_S = 15.0
 
 _PROBLEM = b'{"type":"about:blank","title":"Request Header Fields Too Large","status":431}'
@@ -43,7 +43,7 @@ _HEAD_TOO_LARGE = (
     b"content-length: %d\r\n\r\n%b" % (len(_PROBLEM), _PROBLEM)
 )
 _OVERLOADED = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-# Bytes as they are sent: in a flood, many callers run out of time, and an answer of the app takes five times as long.
+# Prepared bytes: in a flood many callers time out, and a response of the app takes five times as long.
 _TIMEOUT_PROBLEM = (
     b'{"type":"about:blank","title":"Request Timeout","status":408,"detail":"the body did not arrive in time"}'
 )
@@ -54,12 +54,12 @@ _BODY_TIMEOUT = (
 )
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
-Cycle = Any  # the server's own class, which it does not export: one request and its answer
-App = Any  # an ASGI app, of which the server and Starlette have types that do not fit each other
+Cycle = Any  # one request and its response: a class of the server that it does not export
+App = Any  # an ASGI app: the types of the server and of Starlette do not fit each other
 
 
 class RequestLimitError(Exception):
-    """Ends the parser's work in the middle of what it was given; the connection is closed."""
+    """Stops the parser in the middle of its input; the connection is closed."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -69,16 +69,18 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, {})
         self._admission = admission
         self._body_limit_bytes = body_limit_bytes
-        self._unused_bytes = 0  # since the parser last handed over a head or a piece of a body: it keeps all of them
+        self._unused_bytes = 0  # kept by the parser since it last passed on a head or a part of a body
         self._headers_bytes = 0
-        self._waiting_bytes = 0  # of the head or body that is not complete
+        self._waiting_bytes = 0  # of the incomplete head or body
         self._queue: WaitQueue | None = None
-        self._timer: asyncio.TimerHandle | None = None  # of the head or body that is awaited
+        self._timer: asyncio.TimerHandle | None = None  # for the next head or body
         self._unread_timer: asyncio.TimerHandle | None = None
         self._unread_bytes = 0
-        self._current: Cycle | None = None  # the request that is held or served; the server knows the last one sent
-        self._held_request: tuple[Cycle, App] | None = None  # a request that is not started, and its app
-        self._slot: RequestSlot | None = None  # of a request that is started while its body still arrives
+        self._current: Cycle | None = (
+            None  # the request that is held or served; the server keeps the last one that was sent
+        )
+        self._held_request: tuple[Cycle, App] | None = None  # a request that has not started, and its app
+        self._slot: RequestSlot | None = None  # of a request that started while its body still arrives
         self._body_bytes = 0
         self._rated_bytes = 0
         self._body_deadline = 0.0
@@ -135,7 +137,7 @@ class BoundedProtocol(HttpToolsProtocol):
     @override
     def on_message_complete(self) -> None:
         self._unused_bytes = self._waiting_bytes = 0
-        self._forget_timer()  # of a body that came after its answer: the next head has a time of its own
+        self._forget_timer()  # of a body that came after its response: the next head has its own timeout
         super().on_message_complete()
         if self._slot is not None:
             self._slot.mark_complete()
@@ -179,7 +181,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @override
     def shutdown(self) -> None:
-        if self._held_request is not None:  # nothing was accepted: the caller sends it to another gateway
+        if self._held_request is not None:  # nothing was accepted: the caller retries at another gateway
             self._forget_request()
             self.transport.close()
         else:
@@ -192,11 +194,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self._unread_timer.cancel()
         self._admission.connections -= 1
         if self._current is not None:
-            self._current.disconnected = True  # else its answer would be written to a transport that is closed
+            self._current.disconnected = True  # or its response would be written to a closed transport
         super().connection_lost(exc)
 
     def close_early(self, reason: CloseReason) -> None:
-        """Makes room. A caller that sent a head is answered 503 with Retry-After; one without is just closed."""
+        """Closes this connection to make room.
+
+        A caller that sent a head first gets 503 with Retry-After.
+        """
         self._admission.metrics.count_closed(reason)
         if not self._is_fully_answered() and not self.cycle.response_started:
             self.transport.write(_OVERLOADED)
@@ -205,22 +210,25 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.get_write_buffer_size():
             self.transport.abort()
 
-    # Requests: held until their body is there, then started in a place of their route.
+    # Requests: held until their body has arrived, then started in a slot of their route.
 
     @override
     def _start_asgi_task(self, cycle: Cycle, app: App) -> None:
-        """The server calls it with a head, or when the answer before it is complete."""
+        """Holds a request.
+
+        The server calls this after a head, or when the previous response is complete.
+        """
         self._current = cycle
         length = next((value for name, value in cycle.scope["headers"] if name == b"content-length"), b"")
         if cycle.more_body and is_declared_too_large(length.decode("latin-1"), self._body_limit_bytes):
-            super()._start_asgi_task(cycle, app)  # it is refused at once, which takes no place
+            super()._start_asgi_task(cycle, app)  # refused at once, which takes no slot
             return
         self._held_request = cycle, app
         if not cycle.more_body:
             self._start_held_request()
 
     def _start_held_request(self) -> None:
-        """Not before answers are read: a request behind them would hold its place until they are."""
+        """Starts the held request, unless earlier responses are still unread."""
         if self._held_request is None or self.flow.write_paused:
             return
         (cycle, app), self._held_request = self._held_request, None
@@ -229,38 +237,38 @@ class BoundedProtocol(HttpToolsProtocol):
         if is_health_path(cycle.scope["path"]):
             super()._start_asgi_task(cycle, app)
             return
-        place = self._admission.slot_pools[route].try_acquire(self, self._body_bytes if cycle.more_body else None)
-        if place is None:
+        slot = self._admission.slot_pools[route].try_acquire(self, self._body_bytes if cycle.more_body else None)
+        if slot is None:
             self._admission.metrics.count_refused(route)
             super()._start_asgi_task(cycle, _problem_app(unavailable_problem("too many requests at once; try again")))
             return
-        self._slot = place if cycle.more_body else None
-        super()._start_asgi_task(cycle, _with_slot(app, place))
+        self._slot = slot if cycle.more_body else None
+        super()._start_asgi_task(cycle, _with_slot(app, slot))
 
     def _wait_for_rest(self) -> None:
-        """After each piece of data and each answer: what this connection waits for now, if for anything."""
+        """Updates queue and timer after each piece of data and each response."""
         if self._held_request is not None:
             self._wait_for_body(self._held_request[0])
         elif self._is_fully_answered():
             if self.timeout_keep_alive_task is not None:
                 self._wait_in("idle")
             elif self._timer is None:
-                # The server's own timer ended with these bytes: a piece of a head, or of a body that is not read.
+                # These bytes ended the server's own timer: a part of a head, or of a body that is not read.
                 self._await_head()
-        elif self.cycle.more_body and not self.pipeline:  # started, and its body still arrives
+        elif self.cycle.more_body and not self.pipeline:  # started, while its body still arrives
             self._wait_in(route_group(self.cycle.scope["path"]))
         else:
             self._wait_in(None)
 
     def _wait_for_body(self, cycle: Cycle) -> None:
-        if not cycle.more_body:  # it waits for the caller to read what was answered before
+        if not cycle.more_body:  # waits until the caller reads the previous responses
             self._wait_in("idle")
             return
         self._wait_in(route_group(cycle.scope["path"]))
         if cycle.waiting_for_100_continue:
             cycle.waiting_for_100_continue = False
             self.transport.write(_CONTINUE)
-        if len(cycle.body) > HIGH_WATER_LIMIT:  # the server reads on when the app does
+        if len(cycle.body) > HIGH_WATER_LIMIT:  # the server reads on only when the app reads
             self._start_held_request()
         elif self._timer is None:
             self._rated_bytes = 0
@@ -281,14 +289,17 @@ class BoundedProtocol(HttpToolsProtocol):
             self._close("body_timeout")
 
     def _is_fully_answered(self) -> bool:
-        """Every request so far is answered; while one is not, the time it takes is ours."""
+        """Returns whether no response is pending.
+
+        While one is, the delay is not the caller's.
+        """
         return self.cycle is None or self.cycle.response_complete  # type: ignore[redundant-expr]  # None until a head
 
     def _clear_head(self) -> None:
-        """The server keeps the last request until the next one begins, and for as long as the connection is idle."""
-        if self.cycle.scope is self.scope:  # else the next one has begun
-            self.scope, self.headers, self.url = {}, [], b""  # type: ignore[typeddict-item]  # nothing of it is kept
-        self.cycle.scope = {}  # type: ignore[typeddict-item]  # nor here
+        """Drops the last head, which the server would keep while the connection is idle."""
+        if self.cycle.scope is self.scope:  # false when the next request has begun
+            self.scope, self.headers, self.url = {}, [], b""  # type: ignore[typeddict-item]  # an empty scope
+        self.cycle.scope = {}  # type: ignore[typeddict-item]  # as above
 
     def _forget_request(self) -> None:
         self._held_request = None
@@ -313,7 +324,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._queue.grow(self, size_bytes)
 
     def _wait_for_reader(self) -> None:
-        """A connection that is closed once its answer is read. It serves nothing, so it makes room for others."""
+        """Queues a closing connection, so that it can be aborted to make room."""
         self._wait_in("idle" if self.transport.get_write_buffer_size() else None)
 
     def _await_head(self) -> None:
@@ -325,7 +336,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._close("head_timeout")
 
     def _refuse_head(self) -> None:
-        if self._is_fully_answered():  # else it would be read as the answer to the request before
+        if self._is_fully_answered():  # or it would be read as the response to the previous request
             self.transport.write(_HEAD_TOO_LARGE)
         self._close("head_too_large")
 
@@ -334,7 +345,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._timer.cancel()
             self._timer = None
 
-    # Closing: what is written goes out, as long as the caller reads it.
+    # Closing: written bytes are sent as long as the caller reads them.
 
     def _close(self, reason: CloseReason) -> None:
         if self.transport.is_closing():
@@ -363,24 +374,24 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def is_health_path(path: str) -> bool:
-    """Health has no share: a monitor must see that a gateway is busy, not that it is away."""
+    """Needs no slot: a monitor must not take a busy gateway for a dead one."""
     return path in ("/healthz", "/readyz", "/metrics")
 
 
 def _with_slot(app: App, slot: RequestSlot) -> App:
-    async def placed(scope: Scope, receive: Receive, send: Send) -> None:
+    async def run_in_slot(scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await app(scope, receive, send)
         finally:
             slot.release()
 
-    return placed
+    return run_in_slot
 
 
 def _problem_app(problem: ProblemError) -> App:
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        is_for_people = scope["path"].startswith(("/forms/", "/console")) and is_page_requested(Request(scope))
-        response: Response = problem_page(problem) if is_for_people else problem_response(problem)
+    async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+        is_page = scope["path"].startswith(("/forms/", "/console")) and is_page_requested(Request(scope))
+        response: Response = problem_page(problem) if is_page else problem_response(problem)
         await response(scope, receive, send)
 
-    return answer
+    return respond

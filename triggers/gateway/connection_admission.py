@@ -1,8 +1,8 @@
-"""Admission: how many connections and requests the gateway keeps, and which of them go first when it is full.
+"""Connection admission: how many connections and requests a gateway keeps.
 
-A connection that waits (for a head, for a body, or for the next request) is in a queue. When room is needed, the
-longest queue loses its oldest: callers that send nothing displace each other, and never a request that has arrived.
-A request whose body has arrived takes a place of its route, so that one kind of route cannot fill another.
+A connection that waits (for a head, a body, or the next request) is in a queue. When room is needed, the oldest one
+of the longest queue is closed: silent callers displace each other, and never a request that has arrived. A request
+whose body has arrived takes a slot of its route, so that one kind of route cannot fill another.
 """
 
 from collections.abc import Mapping
@@ -13,17 +13,17 @@ from triggers.gateway.gateway_metrics import CloseReason, GatewayMetrics
 RouteGroup = Literal["hooks", "forms", "v1", "console", "other"]
 QueueName = RouteGroup | Literal["head", "idle"]
 
-# Requests that are worked on at once. Each may hold one body of 1 MiB: a gigabyte at worst.
+# Concurrent requests. Each may hold a body of 1 MiB: a gigabyte at worst.
 SLOTS: Mapping[RouteGroup, int] = {"hooks": 600, "forms": 150, "v1": 150, "console": 50, "other": 50}
-# A connection that waits costs some 8 KB: 32 MB, a third of what a gateway takes by itself.
+# A waiting connection costs some 8 KB: 32 MB for all, a third of an idle gateway.
 MAX_CONNECTIONS = 4_000
-# What waiting connections have sent of a head or a body, all together.
+# Of incomplete heads and bodies, over all waiting connections.
 MAX_WAITING_BYTES = 16 * 1024 * 1024
-# What bodies that are still arriving may hold, for each place of their route: a quarter of the default body limit.
+# Of bodies that still arrive, per slot of their route: a quarter of the default body limit.
 ARRIVING_BYTES_PER_SLOT = 256 * 1024
-# Descriptors for MongoDB's pool (100), the broker, log files, and sockets that are being closed.
+# For MongoDB's pool (100), the broker, log files, and closing sockets.
 RESERVED_DESCRIPTORS = 256
-# Room that is made in advance: a connection that is closed frees its descriptor a moment later.
+# Room made in advance: a closed connection frees its descriptor a moment later.
 SPARE_CONNECTIONS = 64
 
 _ROUTE_PREFIXES: tuple[tuple[str, RouteGroup], ...] = (
@@ -40,18 +40,21 @@ def route_group(path: str) -> RouteGroup:
 
 
 def max_connections_for(descriptors: int) -> int:
-    """The most connections that fit beside everything else that needs a descriptor."""
+    """Returns the number of connections that fit beside all other descriptors."""
     return max(min(MAX_CONNECTIONS, descriptors - min(RESERVED_DESCRIPTORS, descriptors // 2)), 1)
 
 
 class Waiter(Protocol):
-    """A connection that may be closed to make room."""
+    """A connection that may be closed to make room.
+
+    `connection.py` implements it, and imports this module.
+    """
 
     def close_early(self, reason: CloseReason) -> None: ...
 
 
 class WaitQueue:
-    """Connections that wait for one thing, the oldest first, with the bytes that each has sent."""
+    """Connections that wait for the same thing, oldest first, with their bytes."""
 
     def __init__(self) -> None:
         self._members: dict[Waiter, int] = {}
@@ -78,34 +81,37 @@ class WaitQueue:
 
 
 class RequestSlot:
-    """One request's place in its share, from its start until its answer."""
+    """One request's slot in the pool of its route, from its start until its response."""
 
-    __slots__ = ("_arriving_bytes", "_share", "waiter")
+    __slots__ = ("_arriving_bytes", "_pool", "waiter")
 
-    def __init__(self, share: "SlotPool", waiter: Waiter, arriving_bytes: int | None) -> None:
-        self._share: SlotPool | None = share
+    def __init__(self, pool: "SlotPool", waiter: Waiter, arriving_bytes: int | None) -> None:
+        self._pool: SlotPool | None = pool
         self._arriving_bytes = arriving_bytes
         self.waiter = waiter
 
     def add_bytes(self, size_bytes: int) -> None:
-        if self._share is not None and self._arriving_bytes is not None:
+        if self._pool is not None and self._arriving_bytes is not None:
             self._arriving_bytes += size_bytes
-            self._share.count_arriving(size_bytes)
+            self._pool.count_arriving(size_bytes)
 
     def mark_complete(self) -> None:
-        """The body has arrived: from now on no other request can take this place."""
-        if self._share is not None and self._arriving_bytes is not None:
-            self._share.complete(self, self._arriving_bytes)
+        """Marks the body as arrived: from now on no other request can take this slot."""
+        if self._pool is not None and self._arriving_bytes is not None:
+            self._pool.complete(self, self._arriving_bytes)
             self._arriving_bytes = None
 
     def release(self) -> None:
-        share, self._share = self._share, None
-        if share is not None:
-            share.release(self, self._arriving_bytes)
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.release(self, self._arriving_bytes)
 
 
 class SlotPool:
-    """The places of one kind of route. A body that is still arriving gives its place to one that has arrived."""
+    """The slots of one kind of route.
+
+    A request whose body still arrives yields its slot to a complete one.
+    """
 
     def __init__(self, slots: int, arriving_bytes_per_place: int = ARRIVING_BYTES_PER_SLOT) -> None:
         self._max_slots = slots
@@ -115,18 +121,21 @@ class SlotPool:
         self._complete = 0
 
     def try_acquire(self, waiter: Waiter, arriving_bytes: int | None) -> RequestSlot | None:
-        """`arriving_bytes`: what is there of a body that is not complete. None if every place has a whole request."""
+        """Returns None when complete requests hold all slots.
+
+        `arriving_bytes`: the size so far of a body that still arrives; None for a complete one.
+        """
         if self._complete + len(self._arriving) >= self._max_slots and self._arriving:
             self._close_oldest()
         if self._complete + len(self._arriving) >= self._max_slots:
             return None
-        place = RequestSlot(self, waiter, arriving_bytes)
+        slot = RequestSlot(self, waiter, arriving_bytes)
         if arriving_bytes is None:
             self._complete += 1
         else:
-            self._arriving[place] = None
+            self._arriving[slot] = None
             self.count_arriving(arriving_bytes)
-        return place
+        return slot
 
     def count_arriving(self, size_bytes: int) -> None:
         self._arriving_bytes += size_bytes
@@ -178,9 +187,11 @@ class ConnectionAdmission:
         )
 
     def try_make_room(self, pending: int) -> bool:
-        """Whether one more connection may be accepted; closes the one that has waited longest if room is short.
+        """Returns whether one more connection may be accepted.
 
-        `accepted`: connections that are accepted and not set up yet.
+        Closes the oldest waiting one when room is short.
+
+        `pending`: connections that are accepted and not set up yet.
         """
         if self.connections + pending >= self._max_connections - self._spare:
             self._close_oldest_of(max(self.queues.values(), key=len))

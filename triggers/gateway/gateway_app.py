@@ -1,4 +1,4 @@
-"""The gateway app: every address it answers, on one page."""
+"""The gateway app: every address that the gateway serves."""
 
 from collections.abc import Sequence
 
@@ -7,12 +7,13 @@ from starlette.routing import BaseRoute, Route
 
 from triggers.api.api_app import api_routes, create_api
 from triggers.form.form_endpoint import form_routes
+from triggers.gateway.endpoint_response import count_requests
 from triggers.gateway.gateway_health import liveness_endpoint, metrics_endpoint, readiness_endpoint
 from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.gateway.http_problems import EXCEPTION_HANDLERS
 from triggers.gateway.middleware import CallerTraceMiddleware, DrainMiddleware
-from triggers.gateway.trigger_intake import TriggerIntake, count_requests
-from triggers.register.trigger_lookup import TriggerLookup
+from triggers.gateway.trigger_intake import TriggerIntake
+from triggers.gateway.trigger_lookup import TriggerLookup
 from triggers.role_context import RoleContext
 from triggers.webhook.webhook_endpoint import webhook_endpoint
 
@@ -20,16 +21,16 @@ from triggers.webhook.webhook_endpoint import webhook_endpoint
 def create_app(
     context: RoleContext, extra_routes: Sequence[BaseRoute] = (), *, metrics: GatewayMetrics | None = None
 ) -> Starlette:
-    """`more_routes`: of whoever serves pages beside it, such as the console."""
+    """Builds the app. `extra_routes` are those of other rooms, such as the console."""
     metrics = metrics or GatewayMetrics()
-    # The catalog looks at its files when asked, at most once a second: a few milliseconds, not worth a thread.
+    # The catalog checks its files at most once a second, in a few milliseconds: not worth a thread.
     lookup = TriggerLookup(context.catalog.packages, context.triggers)
-    reception = TriggerIntake(context.settings, lookup, context.acceptance, metrics, context.stats)
-    webhook = count_requests("webhook", metrics, webhook_endpoint(reception))
+    intake = TriggerIntake(context.settings, lookup, context.acceptance, metrics, context.stats)
+    webhook = count_requests("webhook", metrics, webhook_endpoint(intake))
     app = Starlette(
         routes=[
             Route("/hooks/{app}/{workflow}/{trigger}", webhook, methods=["POST"]),
-            *form_routes(reception, metrics),
+            *form_routes(intake, metrics),
             *api_routes(create_api(context, metrics=metrics)),
             Route("/healthz", liveness_endpoint),
             Route("/readyz", readiness_endpoint(context.database)),
@@ -41,5 +42,5 @@ def create_app(
     app.add_middleware(DrainMiddleware)
     if context.tracing.is_on:
         app.add_middleware(CallerTraceMiddleware)
-    app.router.redirect_slashes = False  # a redirected POST loses its body in half of the clients
+    app.router.redirect_slashes = False  # half of the clients drop the body of a redirected POST
     return app

@@ -1,4 +1,4 @@
-"""Health: alive, ready, and what Prometheus reads."""
+"""Health endpoints: liveness, readiness and the metrics for Prometheus."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

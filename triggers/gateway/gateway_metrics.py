@@ -1,4 +1,4 @@
-"""Gateway metrics: calls, their duration and dropped duplicates, in a registry of this app's own."""
+"""Gateway metrics: calls, durations, dropped duplicates and connections."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -28,7 +28,7 @@ RequestResult = Literal[
     "error",
 ]
 
-# `idle` is the usual end of a connection; the others are of callers that send too little, too much or read nothing.
+# `idle` is the usual end of a connection. The others close callers that send too little or too much, or read nothing.
 CloseReason = Literal["idle", "head_timeout", "head_too_large", "body_timeout", "unread_answer", "crowded"]
 
 RESULT_BY_STATUS: dict[int, RequestResult] = {
@@ -68,7 +68,7 @@ class GatewayMetrics:
             ["trigger"],
             registry=self.registry,
         )
-        self._counters_by_result = cache(self._requests.labels)  # each look at labels takes a lock and builds a key
+        self._counters_by_result = cache(self._requests.labels)  # labels() takes a lock and builds a key on each call
         self._seconds_by_endpoint = cache(self._seconds.labels)
         self._add_connections()
 
@@ -118,5 +118,5 @@ class GatewayMetrics:
         self._duplicates.labels(self._trigger_label(trigger)).inc()
 
     def _trigger_label(self, trigger: Trigger) -> str:
-        """Packages have as many triggers as their authors wrote; an API key makes as many as it likes."""
+        """Caps the labels of runtime triggers: an API key may create any number."""
         return trigger.label if trigger.origin == "package" else self._runtime_trigger_labels.label_for(trigger.label)

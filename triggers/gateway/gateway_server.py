@@ -1,7 +1,7 @@
-"""The server: uvicorn with an accept loop of its own, which stops before descriptors run out.
+"""The gateway server: uvicorn with an accept loop that keeps descriptors free.
 
-The loops' own servers accept whatever has queued up, in one go; with a low limit of descriptors that fails, and the
-store's connections fail with it.
+The server of the event loop accepts all queued connections at once. With a low descriptor limit that fails, and the
+store's connections fail with it. This loop pauses before that.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from triggers.gateway.connection_admission import ConnectionAdmission
 log = logging.getLogger(__name__)
 
 BACKLOG = 4_096  # what Linux allows by default
-MAX_ACCEPTED_AT_ONCE = 32  # then others have their turn: callers that are served come before new ones
+MAX_ACCEPTED_AT_ONCE = 32  # then open requests go on before further connections are accepted
 ACCEPT_PAUSE_S = 0.02
 
 
 def raise_descriptor_limit() -> int:
-    """Raises the soft limit of descriptors to the hard one; returns what holds then."""
+    """Raises the soft descriptor limit to the hard one, and returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    except (ValueError, OSError):  # macOS has a limit of its own below an unlimited hard one
+    except (ValueError, OSError):  # macOS has its own limit below an unlimited hard one
         hard = soft
     if hard == resource.RLIM_INFINITY:
         return 1_048_576
@@ -40,19 +40,19 @@ def raise_descriptor_limit() -> int:
 def server_config(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        ws="none",  # nothing here speaks WebSocket
+        ws="none",  # no route uses WebSocket
         lifespan="off",  # serve() opens and closes what the app needs
-        log_config=None,  # logging is the process's, not the server's
-        access_log=False,  # metrics count requests; a line for each costs more than the answer
+        log_config=None,  # the process configures logging
+        access_log=False,  # metrics count requests; a log line costs more than the response
         server_header=False,
-        proxy_headers=False,  # nothing depends on the caller's address or scheme
-        timeout_keep_alive=15,  # senders deliver in bursts; an idle connection is not kept for longer
-        timeout_graceful_shutdown=10,  # an insert gives up after as long; what is not durable then was not accepted
+        proxy_headers=False,  # no code reads the caller's address or scheme
+        timeout_keep_alive=15,  # senders deliver in bursts
+        timeout_graceful_shutdown=10,  # as long as an insert may take; later nothing is accepted any more
     )
 
 
 class Acceptor:
-    """Accepts connections of one listening socket while there is room for them."""
+    """Accepts the connections of one listening socket while admission has room."""
 
     def __init__(
         self, listener: socket.socket, admission: ConnectionAdmission, make_protocol: Callable[[], BoundedProtocol]
@@ -83,7 +83,7 @@ class Acceptor:
                 connection, _ = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 break
-            except OSError as error:  # no descriptors or memory: those that are open live on
+            except OSError as error:  # out of descriptors or memory: open connections go on
                 log.warning("accept_failed", extra={"error": str(error)})
                 self._pause()
                 return
@@ -96,11 +96,11 @@ class Acceptor:
     async def _connect(self, connection: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(self._make_protocol, connection)
-        except OSError:  # the caller is gone already
+        except OSError:  # the caller has disconnected
             connection.close()
 
     def _pause(self) -> None:
-        """The kernel keeps new callers meanwhile; room comes with the next connection that ends."""
+        """Leaves new connections in the kernel's backlog until an open one ends."""
         if not self._is_paused:
             self._is_paused = True
             self._admission.metrics.count_accept_pause()
@@ -118,14 +118,14 @@ class GatewayServer(uvicorn.Server):
     @contextmanager
     @override
     def capture_signals(self) -> Iterator[None]:
-        """Leaves signals to us: uvicorn raises them again, before the store and wake-ups are closed."""
+        """Captures none: uvicorn would raise them again before the store is closed."""
         yield
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
         self.servers = []
-        self._acceptors = [Acceptor(each, self._admission, self._make_protocol) for each in sockets or ()]
+        self._acceptors = [Acceptor(listener, self._admission, self._make_protocol) for listener in sockets or ()]
         for acceptor in self._acceptors:
             acceptor.start()
         self.started = True

@@ -1,4 +1,4 @@
-"""Problems: every answer that is not a success, as application/problem+json (RFC 9457)."""
+"""HTTP problems: errors as application/problem+json (RFC 9457)."""
 
 import json
 import logging
@@ -13,11 +13,12 @@ from starlette.responses import Response
 
 log = logging.getLogger(__name__)
 
-RETRY_AFTER_S = 5  # long enough for an election, short enough for a sender that waits
+RETRY_AFTER_S = 5  # long enough for an election, short enough for a waiting sender
+PAUSED_RETRY_AFTER_S = 60
 
 
 class ProblemError(Exception):
-    """An answer to a request that cannot be served; `detail` is read by whoever sent it."""
+    """A request that cannot be served. Its sender reads `detail`."""
 
     def __init__(
         self,
@@ -32,6 +33,14 @@ class ProblemError(Exception):
         self.detail = detail
         self.headers = dict(headers or {})
         self.members = dict(members or {})
+
+
+class PausedError(ProblemError):
+    """Answers 503, so that senders retry and no delivery is lost."""
+
+    def __init__(self) -> None:
+        headers = {"retry-after": str(PAUSED_RETRY_AFTER_S)}
+        super().__init__(503, "this trigger is paused; try again later", headers=headers)
 
 
 def problem_response(problem: ProblemError) -> Response:
@@ -50,13 +59,19 @@ def unavailable_problem(detail: str = "the store does not answer; try again") ->
     return ProblemError(503, detail, headers={"retry-after": str(RETRY_AFTER_S)})
 
 
+def store_timeout_problem(step: str) -> ProblemError:
+    """Logs that the store did not answer in time, and returns the 503."""
+    log.error("store_unavailable", extra={"error": "TimeoutError", "step": step})
+    return unavailable_problem()
+
+
 async def on_problem(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, ProblemError)  # noqa: S101 -- Starlette types every handler as one of Exception
+    assert isinstance(error, ProblemError)  # noqa: S101 -- Starlette types each handler as one of Exception
     return problem_response(error)
 
 
 async def on_http_exception(_request: Request, error: Exception) -> Response:
-    """Starlette's own answers: unknown addresses and wrong methods."""
+    """Handles Starlette's own errors: unknown addresses and wrong methods."""
     assert isinstance(error, HTTPException)  # noqa: S101 -- as above
     detail = {404: "there is nothing at this address", 405: "this address takes another method"}
     text = detail.get(error.status_code, "the request cannot be read")
@@ -69,7 +84,10 @@ async def on_store_error(_request: Request, error: Exception) -> Response:
 
 
 async def on_error(_request: Request, _error: Exception) -> Response:
-    """Tells nothing; Starlette raises the error again behind it, and the server logs it."""
+    """Reveals nothing.
+
+    Starlette raises the error again after the response, and the server logs it.
+    """
     return problem_response(ProblemError(500, "an error on our side; it is in our log"))
 
 

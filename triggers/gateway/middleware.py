@@ -1,8 +1,4 @@
-"""Drain: an answer 413 is sent at once, and read by callers that are still sending.
-
-A socket that is closed with bytes unread in it is reset, and a reset overtakes the answer. So the answer goes out
-whole, what the caller still sends is dropped for two seconds, and then the connection ends.
-"""
+"""Gateway middleware: drains bodies after a 413, and binds the caller's trace."""
 
 import asyncio
 import time
@@ -18,6 +14,11 @@ TRACE_HEADER = b"traceparent"
 
 
 class DrainMiddleware:
+    """Sends a 413 at once, then discards what the caller still sends for 2 s.
+
+    A socket that is closed with unread bytes is reset, and the reset can overtake the response.
+    """
+
     def __init__(self, app: ASGIApp, *, timeout_s: float = DRAIN_TIMEOUT_S) -> None:
         self._app = app
         self._timeout_s = timeout_s
@@ -54,12 +55,15 @@ async def _drain(receive: Receive, timeout_s: float) -> None:
 
 
 class CallerTraceMiddleware:
-    """Only where traces are wanted. What the header says is read when a run is asked for: strangers never get there."""
+    """Binds the traceparent header while tracing is on.
+
+    It is parsed only for a run that is accepted.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        said = next((value for name, value in scope.get("headers", ()) if name == TRACE_HEADER), None)
-        with bind_request(IncomingRequest(None if said is None else said.decode("latin-1"), time.time_ns())):
+        header = next((value for name, value in scope.get("headers", ()) if name == TRACE_HEADER), None)
+        with bind_request(IncomingRequest(None if header is None else header.decode("latin-1"), time.time_ns())):
             await self._app(scope, receive, send)

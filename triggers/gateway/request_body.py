@@ -1,15 +1,18 @@
-"""Bodies: read as raw bytes within a size and a time, and parsed as JSON."""
+"""Request bodies: read within limits, and parsed as JSON or form fields."""
 
 import asyncio
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
 from accounting.infra.strict_json import parse_strict_json
 from triggers.gateway.http_problems import ProblemError
 
-READ_TIMEOUT_S = 30  # a client that trickles its body would otherwise hold a connection for ever
+READ_TIMEOUT_S = 30  # a client that trickles its body would hold a connection for ever
+URLENCODED = "application/x-www-form-urlencoded"
+MAX_FIELDS = 1_000
 
 
 def body_too_large(limit_bytes: int) -> ProblemError:
@@ -23,13 +26,13 @@ def is_declared_too_large(content_length: str, limit_bytes: int) -> bool:
 
 
 def check_declared_size(request: Request, limit_bytes: int) -> None:
-    """At once: nothing of the body is read."""
+    """Refuses before any of the body is read."""
     if is_declared_too_large(request.headers.get("content-length", ""), limit_bytes):
         raise body_too_large(limit_bytes)
 
 
 async def read_body(request: Request, limit_bytes: int, *, timeout_s: float = READ_TIMEOUT_S) -> bytes:
-    """Counts while it reads: a chunked body declares no length."""
+    """Reads up to the limit, since a chunked body declares no length."""
     body = bytearray()
     try:
         async with asyncio.timeout(timeout_s):
@@ -49,7 +52,7 @@ def media_type(request: Request) -> str:
 
 
 def media_type_of(headers: Mapping[str, str]) -> str:
-    """The content type without its parameters; empty for a body in a compressed form, which nothing here reads."""
+    """Returns the content type without parameters; empty for a compressed body."""
     if headers.get("content-encoding", "identity").lower() != "identity":
         return ""
     return headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -59,8 +62,18 @@ def is_json_type(media: str) -> bool:
     return media == "application/json" or (media.startswith("application/") and media.endswith("+json"))
 
 
+def parse_urlencoded(raw_body: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(raw_body.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise ProblemError(400, f"the body is not form fields in UTF-8, or has more than {MAX_FIELDS}") from None
+
+
 def parse_json(raw_body: bytes) -> Any:
-    """Strict JSON in UTF-8: NaN, Infinity and numbers beyond a double are refused, as nothing could send them on."""
+    """Parses strict JSON in UTF-8.
+
+    NaN, Infinity and numbers beyond a double are refused: JSON cannot carry them.
+    """
     try:
         return parse_strict_json(raw_body.decode("utf-8"))
     except (ValueError, RecursionError):

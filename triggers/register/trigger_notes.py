@@ -1,7 +1,9 @@
-"""Notes of a trigger: why something that happened started nothing. Equal ones in a row are one, with how often.
+"""Trigger notes: why an event started no run.
 
-In a row means for their app: an app sees no notes of others, so these part none of its own. The same is done twice:
-in memory until the notes are written, and by the store with what stands there, which another process may have written.
+Equal notes in a row become one with a count.
+
+"In a row" is per app, since an app sees only its own notes. Notes are merged twice: in memory until they are written,
+and by the store with the notes that are there, which another process may have written.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +15,7 @@ Note = Mapping[str, Any]
 
 
 class Notes:
-    """The newest ones, the oldest first. `at` may be left to whoever writes them."""
+    """The newest notes, oldest first. The writer may add `at`."""
 
     def __init__(self) -> None:
         self._notes: list[Note] = []
@@ -25,19 +27,19 @@ class Notes:
         return len(self._notes)
 
     def add(self, note: Note) -> None:
-        before = self._newest_index(note.get("app_id"))
-        if before is not None and _is_same(self._notes[before], note):
-            note = _merge_notes(self._notes.pop(before), note)
+        index = self._newest_index(note.get("app_id"))
+        if index is not None and _is_same(self._notes[index], note):
+            note = _merge_notes(self._notes.pop(index), note)
         self._notes.append(note)
         del self._notes[:-MAX_NOTES]
 
     def _newest_index(self, app_id: str | None) -> int | None:
-        places = range(len(self._notes) - 1, -1, -1)
-        return next((place for place in places if self._notes[place].get("app_id") == app_id), None)
+        indexes = range(len(self._notes) - 1, -1, -1)
+        return next((index for index in indexes if self._notes[index].get("app_id") == app_id), None)
 
 
 def pipeline_with_notes(change: Mapping[str, Mapping[str, Any]], notes: Sequence[Note]) -> Sequence[Mapping[str, Any]]:
-    """The same change as a pipeline, which alone can look at the notes that are there."""
+    """Turns an update into a pipeline, which alone can read stored notes."""
     changed: dict[str, Any] = {
         **{field: {"$literal": value} for field, value in change.get("$set", {}).items()},
         **{
@@ -56,14 +58,14 @@ def _is_same(before: Note, note: Note) -> bool:
 
 
 def _merge_notes(before: Note, note: Note) -> Note:
-    times = [each.get("at") for each in (before, note)] + [before.get("first_at")]
-    more = {
+    times = [before.get("at"), note.get("at"), before.get("first_at")]
+    merged_fields = {
         "times": before.get("times", 1) + note.get("times", 1),
         "first_at": min((time for time in times if time is not None), default=None),
         "nominal_at": before.get("nominal_at"),
         "until": note.get("until", note.get("nominal_at")),
     }
-    return {**before, **note, **{name: value for name, value in more.items() if value is not None}}
+    return {**before, **note, **{name: value for name, value in merged_fields.items() if value is not None}}
 
 
 def _append_expression(notes: Sequence[Note]) -> Mapping[str, Any]:
@@ -71,8 +73,7 @@ def _append_expression(notes: Sequence[Note]) -> Mapping[str, Any]:
     return {"$slice": [{"$reduce": added}, -MAX_NOTES]}
 
 
-# What `Notes` does, in the store's words: `$$value` are the notes so far, `$$this` is the next one. A field that is
-# not there stays away.
+# `Notes.add` as an aggregation: `$$value` are the notes so far, `$$this` is the next one. Missing fields stay missing.
 _SAME_APP_NOTES = {"input": "$$value", "as": "each", "cond": {"$eq": ["$$each.app_id", "$$this.app_id"]}}
 _OTHER_NOTES = {"input": "$$value", "as": "each", "cond": {"$ne": ["$$each", "$$before"]}}
 _MERGED_NOTE = {

@@ -1,5 +1,7 @@
-"""The record of a trigger: what its document in `triggers` says beside the spec. A document is made when there is
-something to say, so a package's trigger that nothing has happened to has none."""
+"""Trigger records: the documents of the collection `triggers`.
+
+A package's trigger has a document only after its first event or pause.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +20,10 @@ PauseReason = Literal["operator", "failures", "budget"]
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Until somebody resumes it, or its budget has money again. `by` says who: a user, a key's name, what noticed the
-    failures, or which budget is spent."""
+    """A pause until an operator resumes the trigger, or its budget has room again.
+
+    `by` is a user, a key's name, the component that counted failures, or the exhausted budget.
+    """
 
     at: datetime
     by: str
@@ -32,23 +36,30 @@ class TriggerRecord:
     id: str
     workflow: str
     name: str
-    app_id: str | None  # of one that was made at run time
-    spec: TriggerSpec | None  # of one that was made at run time, and can still be read
+    app_id: str | None  # of one created at run time
+    spec: TriggerSpec | None  # of one created at run time, if this version can read it
     revision: int
     paused: Pause | None
     paused_apps: Mapping[str, Pause]
     counts: Mapping[str, int]  # accepted, merged, duplicate, skipped.<reason>, refused.<reason>
-    notes: Sequence[Document]  # the newest skips, drops and duplicates, each with its reason; see `notes`
+    notes: Sequence[Document]  # the newest skips, drops and duplicates, each with its reason
     last_fired_at: datetime | None
-    document: Document = field(repr=False)  # what else a kind of trigger keeps there: `schedule`
+    document: Document = field(repr=False)  # has also what the kind stores there, such as `schedule`
 
     @property
     def trigger(self) -> Trigger | None:
         return None if self.spec is None else Trigger(self.workflow, self.spec, self.app_id, self.revision)
 
     def pause_of(self, app_id: str | None) -> Pause | None:
-        """Why it starts nothing for that app."""
+        """Returns the pause that applies to this app."""
         return self.paused or (None if app_id is None else self.paused_apps.get(app_id))
+
+    def last_resumed_at(self, app_id: str | None = None) -> datetime | None:
+        """Returns when the trigger was last resumed, as a whole or for this app."""
+        apps = self.document.get("resumed_apps")
+        for_app = apps.get(app_field_name(app_id)) if isinstance(apps, Mapping) and app_id is not None else None
+        times = [time for time in (self.document.get("resumed_at"), for_app) if isinstance(time, datetime)]
+        return max(times, default=None)
 
 
 def read_record(document: Document) -> TriggerRecord:
@@ -60,7 +71,7 @@ def read_record(document: Document) -> TriggerRecord:
         spec=_read_spec(document),
         revision=document.get("revision", 0),
         paused=_read_pause(document.get("paused")),
-        paused_apps={each["app_id"]: Pause(**each["pause"]) for each in document.get("paused_apps", {}).values()},
+        paused_apps={entry["app_id"]: Pause(**entry["pause"]) for entry in document.get("paused_apps", {}).values()},
         counts=_flatten_counts(document.get("counts", {})),
         notes=document.get("notes", ()),
         last_fired_at=document.get("last_fired_at"),
@@ -69,24 +80,26 @@ def read_record(document: Document) -> TriggerRecord:
 
 
 def spec_document(spec: TriggerSpec) -> dict[str, Any]:
-    """Only what was given: a default that changes in a later version changes for it too. As JSON has it, so that
-    neither operators in a filter nor dots in a key mean anything to the store."""
+    """Stores only the fields that were set, so that a later version's defaults apply.
+
+    The spec is stored as JSON text: operators in a filter and dots in a key have no meaning to the store then.
+    """
     return {"type": spec.type, "json": spec.model_dump_json(by_alias=True, exclude_unset=True)}
 
 
 def app_field_name(app_id: str) -> str:
-    """A name under which an app can stand in a document: neither dots nor dollars."""
+    """Escapes an app id for use as a field name, which has neither dots nor dollars."""
     return quote(app_id, safe="").replace(".", "%2E").replace("$", "%24")
 
 
 def _read_spec(document: Document) -> TriggerSpec | None:
-    """None also for one that a newer version wrote: it is shown as unreadable, and starts nothing here."""
-    kept = document.get("spec")
-    if kept is None:
+    """Returns None also for the spec of a newer version, which starts nothing."""
+    stored = document.get("spec")
+    if stored is None:
         return None
-    model = SPEC_BY_TYPE.get(kept["type"])
+    model = SPEC_BY_TYPE.get(stored["type"])
     try:
-        return None if model is None else model.model_validate_json(kept["json"])
+        return None if model is None else model.model_validate_json(stored["json"])
     except ValidationError:
         return None
 

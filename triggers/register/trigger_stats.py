@@ -1,6 +1,7 @@
-"""The tally: what became of a trigger's happenings, counted here and written to its document now and then, so that
-`triggers show` can tell why something started no run. A process that dies loses the counts of its last seconds, and
-no run.
+"""Trigger stats: counts and notes about events, for `triggers show`.
+
+They are kept in memory and written to the trigger's document every two seconds. A process that dies loses the counts
+of its last seconds, and no run.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from triggers.service_loop import wait_for_stop
 log = logging.getLogger(__name__)
 
 WRITE_INTERVAL_S = 2.0
-MAX_TRIGGERS = 10_000  # between two writes; what is more is counted in metrics only
+MAX_TRIGGERS = 10_000  # between two writes; further triggers are counted in metrics only
 
 ACCEPTED = "accepted"
 MERGED = "merged"
@@ -47,7 +48,7 @@ class TriggerStats:
             entry.fired_at = at
 
     def count_merged(self, trigger: Trigger) -> None:
-        """One more event of a run that waits for its quiet time: neither a run nor one that came before."""
+        """Counts an event that joined a debounced run: neither run nor duplicate."""
         if (entry := self._entry(trigger)) is not None:
             _count(entry, MERGED)
 
@@ -57,19 +58,25 @@ class TriggerStats:
     def record_skip(
         self, trigger: Trigger, reason: str, *, app_id: str | None = None, event_id: str | None = None, detail: str = ""
     ) -> None:
-        """`reason` is from a closed set of the trigger's kind; `detail` says more, and holds no payload."""
-        said = {"reason": reason, "app_id": app_id, "event_id": event_id and event_id[:200], "detail": detail[:300]}
-        self._add_note(trigger, f"skipped.{reason}", said)
+        """Records a skip.
+
+        `reason` is from the kind's closed set; `detail` holds no payload.
+        """
+        note = {"reason": reason, "app_id": app_id, "event_id": event_id and event_id[:200], "detail": detail[:300]}
+        self._add_note(trigger, f"skipped.{reason}", note)
 
     def count_skip(self, trigger: Trigger, reason: str, *, times: int = 1) -> None:
-        """Counted like a skip, and not noted: so common that it would push the other notes out."""
+        """Counts a skip without a note: it is so common that it would displace the others."""
         if (entry := self._entry(trigger)) is not None:
             _count(entry, f"skipped.{reason}", times)
 
     def record_refusal(
         self, trigger: Trigger, reason: str, *, app_id: str | None = None, keep_note: bool = True
     ) -> None:
-        """`noted=False` for what any stranger can cause: counted, but it must not push the other notes out."""
+        """Counts a refusal.
+
+        `keep_note=False` where any caller could displace the other notes.
+        """
         if keep_note:
             self._add_note(trigger, f"refused.{reason}", {"reason": reason, "app_id": app_id})
         elif (entry := self._entry(trigger)) is not None:
@@ -85,7 +92,7 @@ class TriggerStats:
             except PyMongoError as error:
                 log.warning("tally_not_written", extra={"trigger": id_, "error": type(error).__name__})
                 if isinstance(error, ConnectionFailure):
-                    return  # each of the others would wait as long for a server that is away
+                    return  # the others would wait as long for the same server
 
     async def write_periodically(self, stop: asyncio.Event) -> None:
         while not stop.is_set():

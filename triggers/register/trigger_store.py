@@ -1,11 +1,14 @@
-"""The trigger store: collection `triggers`, one document for each trigger made at run time, or of which there is
-something to say: that it is paused, what it skipped and why, when a schedule fires next.
+"""The trigger store: the collection `triggers`.
+
+It has a document for each trigger created at run time, and for each package trigger with a pause, stats or a schedule.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence, Set
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence, Set
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from pymongo import ASCENDING, IndexModel
 from pymongo.asynchronous.database import AsyncDatabase
@@ -16,9 +19,11 @@ from triggers.register.trigger_notes import pipeline_with_notes
 from triggers.register.trigger_record import Pause, TriggerRecord, app_field_name, read_record, spec_document
 
 MAX_PAUSED_APPS = 1000
+BATCH_SIZE = 500  # reading a spec takes time, and other tasks wait for the loop meanwhile
+_AFTER_SLASH = "0"  # the next character: ids between W/ and W0 are those of one workflow
 
 INDEXES = (
-    # What was made at run time, by kind: the watcher's and the list's question. Packages' have no `spec`.
+    # Triggers created at run time, by kind: for the watcher and the listing. Those of packages have no `spec`.
     IndexModel(
         [("spec.type", ASCENDING), ("_id", ASCENDING)],
         name="by_kind",
@@ -30,13 +35,13 @@ INDEXES = (
         name="by_app",
         partialFilterExpression={"spec.type": {"$exists": True}},
     ),
-    # Which schedules are due: only those that wait for a time are in it, so an idle look costs what is due.
+    # Due schedules. Only schedules with a next time are in it, so a check costs what is due.
     IndexModel(
         [("schedule.next_at", ASCENDING)],
         name="by_next_time",
         partialFilterExpression={"schedule.next_at": {"$exists": True}},
     ),
-    # What is paused, as a whole or for some apps: the exporter counts it every few seconds.
+    # Paused triggers, as a whole or for some apps: the exporter counts them every few seconds.
     IndexModel(
         [("paused.reason", ASCENDING)],
         name="by_pause",
@@ -51,7 +56,7 @@ INDEXES = (
 
 
 class TriggerExistsError(Exception):
-    """There is a trigger with this identity already."""
+    """A trigger with this identity exists."""
 
 
 class TriggerStore:
@@ -62,7 +67,7 @@ class TriggerStore:
         await self.triggers.create_indexes(list(INDEXES))
 
     async def create(self, trigger: Trigger, *, extra_fields: Mapping[str, Any] | None = None) -> None:
-        """`more`: what its kind keeps of it from the start, in the same write."""
+        """Creates a trigger. `extra_fields` are those of its kind, in the same write."""
         now = datetime.now(UTC)
         document = {**_identity_fields(trigger), "spec": spec_document(trigger.spec), "revision": 1, "created_at": now}
         try:
@@ -73,22 +78,25 @@ class TriggerStore:
     async def replace(
         self, trigger: Trigger, *, expected_revision: int, extra_fields: Mapping[str, Any] | None = None
     ) -> bool:
-        """False when it is gone, or somebody else has edited it since revision `expected`."""
+        """Returns False when it is gone, or was edited since `expected_revision`."""
         changed = {
             "spec": spec_document(trigger.spec),
             "revision": expected_revision + 1,
             "updated_at": datetime.now(UTC),
             **(extra_fields or {}),
         }
-        asked = {"_id": trigger.id, "revision": expected_revision, "spec": {"$exists": True}}
-        return (await self.triggers.update_one(asked, {"$set": changed})).matched_count == 1
+        query = {"_id": trigger.id, "revision": expected_revision, "spec": {"$exists": True}}
+        return (await self.triggers.update_one(query, {"$set": changed})).matched_count == 1
 
     async def remove(self, id_: str, *, expected_revision: int | None = None) -> bool:
-        """Of those made at run time; its runs stay. `expected`: only if it still has that revision."""
-        asked: dict[str, Any] = {"_id": id_, "spec": {"$exists": True}}
+        """Removes a trigger created at run time, if it still has that revision.
+
+        Its runs stay.
+        """
+        query: dict[str, Any] = {"_id": id_, "spec": {"$exists": True}}
         if expected_revision is not None:
-            asked["revision"] = expected_revision
-        return (await self.triggers.delete_one(asked)).deleted_count == 1
+            query["revision"] = expected_revision
+        return (await self.triggers.delete_one(query)).deleted_count == 1
 
     async def find(self, id_: str) -> TriggerRecord | None:
         document = await self.triggers.find_one({"_id": id_})
@@ -104,19 +112,39 @@ class TriggerStore:
         kind: str | None = None,
         app_id: str | None = None,
         workflow: str | None = None,
+        only_paused: bool = False,
         after: str = "",
         limit: int = 0,
-    ) -> AsyncIterator[TriggerRecord]:
-        """In the order of their ids, from behind `after`."""
-        within = {"$gt": after} if workflow is None else {"$gt": max(after, f"{workflow}/"), "$lt": f"{workflow}0"}
-        asked: dict[str, Any] = {"spec.type": {"$exists": True} if kind is None else kind, "_id": within}
-        if app_id is not None:
-            asked["app_id"] = app_id
-        async for document in self.triggers.find(asked).sort("_id", ASCENDING).limit(limit):
-            yield read_record(document)
+    ) -> AsyncGenerator[TriggerRecord]:
+        """Yields records in the order of their ids, after the id `after`.
+
+        `limit` 0 is all.
+        """
+        query = runtime_query(kind=kind, app_id=app_id, workflow=workflow, only_paused=only_paused, after=after)
+        found = self.triggers.find(query, batch_size=BATCH_SIZE).sort("_id", ASCENDING).limit(limit)
+        async with found:
+            async for document in found:
+                yield read_record(document)
+
+    async def count_runtime_triggers(self, app_id: str | None, *, limit: int) -> int:
+        """Counts up to `limit`. `app_id` None: of all apps."""
+        return await self.triggers.count_documents(runtime_query(app_id=app_id), limit=limit)
+
+    async def find_runtime_ids(self, id_query: Mapping[str, Any], *, limit: int) -> list[str]:
+        found = self.triggers.find({"_id": id_query, "spec": {"$exists": True}}, {"_id": 1}).limit(limit)
+        return [document["_id"] async for document in found]
+
+    async def find_ids_by_name(self, name: str, *, app_id: str | None, limit: int) -> list[str]:
+        """Scans the ids of the index and reads no document."""
+        suffix = "" if app_id is None else f"{re.escape(quote(app_id, safe=''))}$"
+        query = {"_id": {"$regex": f"/{re.escape(name)}@{suffix}"}}
+        return [document["_id"] async for document in self.triggers.find(query, {"_id": 1}).limit(limit)]
 
     async def pause(self, trigger: Trigger, pause: Pause, *, app_id: str | None = None) -> None:
-        """Of a package's trigger also for one of its apps alone. A second pause replaces the first one's note."""
+        """Pauses a trigger, or a package's trigger for one app.
+
+        A second pause replaces the first.
+        """
         if app_id is None:
             change = {"paused": asdict(pause)}
         else:
@@ -124,15 +152,15 @@ class TriggerStore:
         await self._upsert(trigger, {"$set": change})
 
     async def pause_by_budget(self, trigger: Trigger, pause: Pause, *, app_id: str | None = None) -> bool:
-        """False where somebody else has paused it: that pause stays, and outlasts the budget's."""
-        place = "paused" if app_id is None else f"paused_apps.{app_field_name(app_id)}"
+        """Returns False for a paused trigger: its pause outlasts the budget's."""
+        field = "paused" if app_id is None else f"paused_apps.{app_field_name(app_id)}"
         value = asdict(pause) if app_id is None else {"app_id": app_id, "pause": asdict(pause)}
         first = {name: value for name, value in _identity_fields(trigger).items() if name != "_id"}
         is_of_package = trigger.app_id is None
         try:
             written = await self.triggers.update_one(
-                {"_id": trigger.id, "paused": {"$exists": False}, place: {"$exists": False}},
-                {"$set": {place: value}, **({"$setOnInsert": first} if is_of_package else {})},
+                {"_id": trigger.id, "paused": {"$exists": False}, field: {"$exists": False}},
+                {"$set": {field: value}, **({"$setOnInsert": first} if is_of_package else {})},
                 upsert=is_of_package,
             )
         except DuplicateKeyError:
@@ -140,30 +168,35 @@ class TriggerStore:
         return written.modified_count == 1 or written.upserted_id is not None
 
     async def resume_by_budget(self, id_: str, *, app_id: str | None = None) -> bool:
-        """Ends such a pause alone, and no other."""
-        place = "paused" if app_id is None else f"paused_apps.{app_field_name(app_id)}"
-        reason = f"{place}.reason" if app_id is None else f"{place}.pause.reason"
+        """Ends a pause by budget, and no other."""
+        field = "paused" if app_id is None else f"paused_apps.{app_field_name(app_id)}"
+        reason = f"{field}.reason" if app_id is None else f"{field}.pause.reason"
         resumed = "resumed_at" if app_id is None else f"resumed_apps.{app_field_name(app_id)}"
-        change: list[Mapping[str, Any]] = [{"$unset": place}, {"$set": {resumed: "$$NOW"}}]
+        change: list[Mapping[str, Any]] = [{"$unset": field}, {"$set": {resumed: "$$NOW"}}]
         return (await self.triggers.update_one({"_id": id_, reason: "budget"}, change)).modified_count == 1
 
     async def find_budget_pauses(self) -> Set[tuple[str, str | None]]:
-        """Which triggers, and for which of their apps: None is all of them."""
+        """Returns the paused triggers by id and app; None is all apps."""
         whole = self.triggers.find({"paused.reason": "budget"}, {"_id": 1})
         found: set[tuple[str, str | None]] = {(document["_id"], None) async for document in whole}
-        some = self.triggers.find({"type": {"$gt": ""}, "paused_apps": {"$exists": True}}, {"paused_apps": 1})
-        async for document in some:
+        by_app = self.triggers.find({"type": {"$gt": ""}, "paused_apps": {"$exists": True}}, {"paused_apps": 1})
+        async for document in by_app:
             pauses = document["paused_apps"].values()
-            found |= {(document["_id"], each["app_id"]) for each in pauses if each["pause"].get("reason") == "budget"}
+            by_budget = [entry for entry in pauses if entry["pause"].get("reason") == "budget"]
+            found |= {(document["_id"], entry["app_id"]) for entry in by_budget}
         return found
 
     async def resume(self, trigger: Trigger, *, app_id: str | None = None) -> bool:
-        """False when it was not paused. Resuming all resumes each app. When it was is kept: a schedule fires nothing of
-        the time before, and failures of before count no more."""
+        """Returns False when it was not paused.
+
+        Without `app_id`, the pauses of single apps end too.
+
+        The time is stored: a schedule fires no time before it, and earlier failures no longer count.
+        """
         names = ["paused", "paused_apps"] if app_id is None else [f"paused_apps.{app_field_name(app_id)}"]
         resumed = "resumed_at" if app_id is None else f"resumed_apps.{app_field_name(app_id)}"
         was_paused = {"_id": trigger.id, "$or": [{name: {"$nin": [None, {}]}} for name in names]}
-        # By the store's clock: that of whoever resumes it may be off.
+        # By the store's clock, since the caller's may be off.
         change: list[Mapping[str, Any]] = [{"$unset": names}, {"$set": {resumed: "$$NOW"}}]
         return (await self.triggers.update_one(was_paused, change)).matched_count == 1
 
@@ -175,7 +208,7 @@ class TriggerStore:
         notes: Sequence[Mapping[str, Any]],
         fired_at: datetime | None,
     ) -> None:
-        """Adds up what happened since the last time; of notes the newest are kept, equal ones in a row as one."""
+        """Adds the counts and notes since the last write, and keeps the newest notes."""
         change: dict[str, Any] = {}
         if counts:
             change["$inc"] = {f"counts.{name}": count for name, count in counts.items()}
@@ -187,13 +220,39 @@ class TriggerStore:
     async def _upsert(
         self, trigger: Trigger, change: Mapping[str, Any], notes: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        """A package's trigger has no document until there is something to say; one that was removed stays removed."""
+        """Creates the document of a package's trigger if needed.
+
+        A removed trigger stays removed.
+        """
         is_of_package = trigger.app_id is None
         if is_of_package:
             first = {name: value for name, value in _identity_fields(trigger).items() if name != "_id"}
             change = {**change, "$setOnInsert": first}
         update = pipeline_with_notes(change, notes) if notes else change
         await self.triggers.update_one({"_id": trigger.id}, update, upsert=is_of_package)
+
+
+def runtime_query(
+    *,
+    kind: str | None = None,
+    app_id: str | None = None,
+    workflow: str | None = None,
+    only_paused: bool = False,
+    after: str = "",
+) -> dict[str, Any]:
+    """Selects triggers created at run time.
+
+    Sorted by id, an index answers it: of app, kind or id.
+    """
+    within = {"$gt": after}
+    if workflow is not None:
+        within = {"$gt": max(after, f"{workflow}/"), "$lt": f"{workflow}{_AFTER_SLASH}"}
+    query: dict[str, Any] = {"_id": within, "spec.type": {"$exists": True} if kind is None else kind}
+    if app_id is not None:
+        query["app_id"] = app_id
+    if only_paused:
+        query["paused.at"] = {"$exists": True}
+    return query
 
 
 def _identity_fields(trigger: Trigger) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The end of another run as a kind of trigger."""
+"""The kind `run_finished`: the end of another run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class RunFinishedKind:
         return None
 
     def app_key_refusal(self, spec: TriggerSpec) -> str | None:  # noqa: ARG002 -- the protocol's
-        """None: a chain stays in the app of the run that has ended."""
+        """Refuses no key: a chain stays in the app of the run that has ended."""
         return None
 
     def initial_fields(

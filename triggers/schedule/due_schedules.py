@@ -1,12 +1,12 @@
-"""Firing one schedule: what is due of it now, what a pause or the misfire policy passes over, and what came of it."""
+"""Due schedules: reads them, and plans which nominal times fire."""
 
 import logging
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from triggers.bounded_cache import BoundedCache
 from triggers.register.trigger import Trigger
 from triggers.register.trigger_record import read_record
 from triggers.schedule.schedule_store import DueSchedule, ScheduleMove, read_state
@@ -31,14 +31,10 @@ from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 log = logging.getLogger(__name__)
 
 HANDOVER_TIMEOUT = timedelta(minutes=1)
-_NO_TIMES: tuple[datetime, ...] = ()
-
-
 MAX_LOGGED = 1000
 MAX_CACHED = 10_000
-MAX_CACHED_SPEC_LENGTH = (
-    4096  # characters: an app may have ten thousand specs of 64 KB, and a scheduler not their memory
-)
+MAX_CACHED_SPEC_LENGTH = 4096  # characters: ten thousand specs of 64 KB would not fit a scheduler's memory
+_NO_TIMES: tuple[datetime, ...] = ()
 
 Document = Mapping[str, Any]
 
@@ -46,10 +42,10 @@ Document = Mapping[str, Any]
 class DueReader:
     def __init__(self) -> None:
         self._logged: dict[str, None] = {}
-        self._cache: OrderedDict[str, tuple[Any, Trigger]] = OrderedDict()  # those made at run time, by what was read
+        self._cache: BoundedCache[tuple[Any, Trigger]] = BoundedCache(MAX_CACHED)  # with the version that was read
 
     def read_due(self, document: Document, declared_triggers: Mapping[str, Trigger]) -> DueSchedule | None:
-        """None: another scheduler's, which has other packages or a newer version; or nobody can read it."""
+        """Returns None for a schedule of other packages or an unreadable one."""
         try:
             if document.get("app_id") is None:
                 return _read_declared(document, declared_triggers)
@@ -60,21 +56,19 @@ class DueReader:
         return None
 
     def _read_runtime_trigger(self, document: Document) -> Trigger:
-        """To check a spec costs more than the rest of its tick, so that it is done once."""
+        """Validates a spec once: that costs more than the rest of its tick."""
         id_, version = document["_id"], (document["revision"], document["spec"]["json"])
-        read_from, trigger = self._cache.pop(id_, (None, None))
-        if trigger is None or read_from != version:
+        cached_version, trigger = self._cache.get(id_) or (None, None)
+        if trigger is None or cached_version != version:
             trigger = read_record(document).trigger
             if trigger is None or not isinstance(trigger.spec, ScheduleSpec):
                 raise ValueError("its spec was written by another version, or names a zone that is not known here")
         if len(version[1]) <= MAX_CACHED_SPEC_LENGTH:
-            self._cache[id_] = version, trigger
-            if len(self._cache) > MAX_CACHED:
-                self._cache.popitem(last=False)
+            self._cache.put(id_, (version, trigger))
         return trigger
 
     def _log_unreadable(self, id_: str, reason: str) -> None:
-        """Once, not at every look."""
+        """Logs once per schedule, not with each tick."""
         if id_ in self._logged:
             return
         if len(self._logged) >= MAX_LOGGED:
@@ -84,29 +78,31 @@ class DueReader:
 
 
 def _read_declared(document: Document, declared_triggers: Mapping[str, Trigger]) -> DueSchedule | None:
-    id_, kept = document["_id"], document["schedule"]
+    id_, state = document["_id"], document["schedule"]
     trigger = declared_triggers.get(id_)
-    if trigger is None or spec_key(spec_of(trigger)) != kept.get("spec_key"):
+    if trigger is None or spec_key(spec_of(trigger)) != state.get("spec_key"):
         return None
-    named = {**document, "workflow": trigger.workflow, "name": trigger.spec.name}
-    return DueSchedule(id_, trigger, _read_next_at(document), read_record(named))
+    identified = {**document, "workflow": trigger.workflow, "name": trigger.spec.name}
+    return DueSchedule(id_, trigger, _read_next_at(document), read_record(identified))
 
 
 def _read_next_at(document: Document) -> datetime:
     next_at, _ = read_state(document)
     if next_at is None:
-        raise ValueError("its next time is none")
+        raise ValueError("its next time is missing")
     return next_at
 
 
 @dataclass(slots=True)
 class ScheduleFire:
+    """One schedule that is due: its plan, and the results so far."""
+
     due: DueSchedule
     plan: TickPlan
-    fire_times: Sequence[datetime]  # of the plan, unless the trigger is passed over as a whole
+    fire_times: Sequence[datetime]  # of the plan; empty when the trigger is skipped as a whole
     skips: Skips = field(default_factory=Skips)
     accepted: int = 0
-    has_failed: bool = False  # some of it is not over: it stays due
+    has_failed: bool = False  # a run was refused: the schedule stays due
 
     @property
     def id(self) -> str:
@@ -114,7 +110,7 @@ class ScheduleFire:
 
     @property
     def run_count(self) -> int:
-        """How many runs, where that is known before."""
+        """The number of runs, as far as the apps are known before."""
         return len(self.fire_times) * len(self.due.trigger.apps)
 
     @property
@@ -136,24 +132,26 @@ def plan_fire(due: DueSchedule, now: datetime, packages: Mapping[str, Package]) 
     until = _paused_until(due, now)
     skips: list[Skip] = []
     if until is not None and nominal <= until:
-        passed, following = skip_paused(spec, due=nominal, until=until)
-        skips = missed_skips(passed)
+        missed, following = skip_paused(spec, due=nominal, until=until)
+        skips = missed_skips(missed)
         if following is None:
             return ScheduleFire(due, TickPlan(_NO_TIMES, 0, None, None), _NO_TIMES, Skips(skips))
         nominal = following
     plan = plan_tick(spec, due=nominal, now=now)
     skips += missed_skips(plan.missed)
-    why = _skip_reason(due, packages)
-    if why is not None:
-        return ScheduleFire(due, plan, _NO_TIMES, Skips([*skips, *skips_of_plan(plan, why)]))
+    reason = _skip_reason(due, packages)
+    if reason is not None:
+        return ScheduleFire(due, plan, _NO_TIMES, Skips([*skips, *skips_of_plan(plan, reason)]))
     return ScheduleFire(due, plan, plan.fire_times, Skips(skips))
 
 
 def is_for_another_scheduler(
     due: DueSchedule, now: datetime, packages: Mapping[str, Package], *, ticking_since: datetime
 ) -> bool:
-    """In a rollout another scheduler may have the package already, or still: it gets the time to fire, also after an
-    outage that both have waited through."""
+    """Leaves a schedule without its package to other schedulers for a minute.
+
+    In a rollout another scheduler may have the package already, or still. The minute begins anew after an outage.
+    """
     return due.trigger.workflow not in packages and now - max(due.next_at, ticking_since) < HANDOVER_TIMEOUT
 
 
@@ -164,7 +162,7 @@ def _skip_reason(due: DueSchedule, packages: Mapping[str, Package]) -> str | Non
 
 
 def _paused_until(due: DueSchedule, now: datetime) -> datetime | None:
-    """A paused tick is not made up for, also when nobody looked before the trigger was resumed."""
+    """Returns the end of the pause, also of one that is over."""
     if due.record.paused is not None:
         return now
     resumed = due.record.document.get("resumed_at")

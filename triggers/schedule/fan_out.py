@@ -1,7 +1,7 @@
-"""Fan-out: ticks with very many runs go on beside the others, portion by portion, so that nobody waits for them.
+"""Fan-out: starts ticks with very many runs in batches, in the background.
 
-Their place is moved on at the end. A scheduler that dies in the middle leaves the tick due, and whoever takes it up
-finds the runs that are there.
+Their schedules advance at the end. A scheduler that dies in the middle leaves the tick due; the next one finds the
+runs that exist.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class FanOut:
         database: AsyncDatabase[dict[str, Any]],
         on_done: Callable[[Sequence[ScheduleFire]], Awaitable[int]],
     ) -> None:
-        """`done` moves on what has fired."""
+        """`on_done` advances the schedules that have fired."""
         self._store = store
         self._starter = starter
         self._database = database
@@ -45,25 +45,25 @@ class FanOut:
         return trigger_id in self._tasks
 
     def start(self, fire: ScheduleFire) -> None:
-        """Or not, while too much is under way: it stays due."""
+        """Starts a tick, unless too many are in progress: then it stays due."""
         if len(self._tasks) < MAX_CONCURRENT and fire.id not in self._tasks and not self._stopping:
             self._tasks[fire.id] = asyncio.create_task(self._fire(fire), name=f"fan-out {fire.id}")
 
     def collect_finished(self) -> None:
-        """Forgets what is done; raises what nobody expected."""
+        """Drops finished tasks, and raises their unexpected errors."""
         for id_, task in list(self._tasks.items()):
             if task.done():
                 del self._tasks[id_]
                 task.result()
 
     async def wait_until_idle(self) -> None:
-        """Once all that is under way has come to its end."""
+        """Waits until no tick is in progress."""
         if self._tasks:
             await asyncio.wait(self._tasks.values())
         self.collect_finished()
 
     async def stop(self) -> None:
-        """After the portion that is under way. What is missing is due still, for the next scheduler."""
+        """Stops after the current batches. The rest stays due for the next scheduler."""
         self._stopping = True
         await self.wait_until_idle()
 
@@ -77,27 +77,27 @@ class FanOut:
             log.warning("fan_out_interrupted", extra={"trigger": fire.id, "error": type(error).__name__})
 
     async def _fire_one(self, fire: ScheduleFire, nominal: datetime) -> bool:
-        """False when it is not ours to go on with: it was moved on or edited meanwhile, or the process stops."""
-        nobody = True
+        """Returns False when the schedule has changed, or the process stops."""
+        has_no_apps = True
         try:
-            async for portion in iter_app_batches(fire.due.trigger, self._database):
+            async for batch in iter_app_batches(fire.due.trigger, self._database):
                 due = await self._read_current(fire.due)
                 if due is None:
                     return False
-                if portion.unusable:
-                    fire.skips.add([Skip(UNUSABLE_APP, nominal, count=portion.unusable)])
-                started = await self._starter.start([(due, nominal, app_id) for app_id in portion.apps])
-                for each in started.values():
-                    fire.add(each)
-                nobody = nobody and not portion.apps
+                if batch.unusable:
+                    fire.skips.add([Skip(UNUSABLE_APP, nominal, count=batch.unusable)])
+                results = await self._starter.start([(due, nominal, app_id) for app_id in batch.apps])
+                for result in results.values():
+                    fire.add(result)
+                has_no_apps = has_no_apps and not batch.apps
         except AppsUnreadableError as error:
             fire.skips.add([Skip(APPS_UNREADABLE, nominal, detail=str(error))])
             return True
-        if nobody:
+        if has_no_apps:
             fire.skips.add([Skip(NO_APPS, nominal)])
         return True
 
     async def _read_current(self, due: DueSchedule) -> DueSchedule | None:
-        """With the pauses of now."""
+        """Reads the schedule again, with its current pauses."""
         record = None if self._stopping else await self._store.find_if_due(due)
         return None if record is None else replace(due, record=record)

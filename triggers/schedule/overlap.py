@@ -1,7 +1,7 @@
-"""Overlap: what becomes of a tick while a run of the same trigger and app still goes on.
+"""Overlap: what a tick does while a run of the same trigger and app is unfinished.
 
-`skip` starts nothing; `buffer_one` lets one wait behind it; `cancel_previous` stops it, and the new run starts when it
-has let go. The last two give their runs one order key: the store lets one of them be worked on at a time.
+`skip` starts nothing; `buffer_one` queues one run behind it; `cancel_previous` cancels it, and the new run starts when
+it has ended. The last two give their runs one order key: the store releases one of them at a time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,28 +15,28 @@ from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.run_store import RunStore
 from workers.store.trigger_runs import TriggerRuns
 
-MAX_CANCELLED = 100  # at once; more go on side by side only where somebody changed the overlap from `allow`
+MAX_CANCELLED = 100  # per tick; more run concurrently only after an edit from overlap `allow`
 CANCELLED_BY = "its schedule, which starts the next one"
 
-BACKFILL_PREFIX = "backfill_"  # a correlation id begins with it
+BACKFILL_PREFIX = "backfill_"  # of the correlation ids of a backfill
 
 _MAX_UNFINISHED = {"skip": (1, OVERLAP), "buffer_one": (2, BUFFER_FULL)}
 RunScope = tuple[str, str, str]
 
 
 async def find_overlaps(runs: RunStore, ticks: Sequence[Tick]) -> Mapping[Tick, str]:
-    """The ticks that start nothing because of runs that still go on, each with its reason."""
-    asked = [tick for tick in ticks if spec_of(tick.trigger).overlap in _MAX_UNFINISHED]
-    # Nearly always nothing goes on, which an index says alone.
-    busy = await _count_unfinished(runs, asked)
-    crowded = [tick for tick in asked if _scope_of(tick) in busy]
-    others = await _count_unfinished(runs, crowded, beside=[tick.request.dedupe_key for tick in crowded])
-    rooms = {tick: _MAX_UNFINISHED[spec_of(tick.trigger).overlap] for tick in crowded}
-    return {tick: why for tick, (room, why) in rooms.items() if others.get(_scope_of(tick), 0) >= room}
+    """Returns the ticks that unfinished runs prevent, each with its reason."""
+    limited = [tick for tick in ticks if spec_of(tick.trigger).overlap in _MAX_UNFINISHED]
+    # Nearly always no run is unfinished, which an index alone answers.
+    busy = await _count_unfinished(runs, limited)
+    busy_ticks = [tick for tick in limited if _scope_of(tick) in busy]
+    others = await _count_unfinished(runs, busy_ticks, beside=[tick.request.dedupe_key for tick in busy_ticks])
+    limits = {tick: _MAX_UNFINISHED[spec_of(tick.trigger).overlap] for tick in busy_ticks}
+    return {tick: reason for tick, (limit, reason) in limits.items() if others.get(_scope_of(tick), 0) >= limit}
 
 
 async def cancel_previous(runs: RunStore, tick: Tick) -> int:
-    """Cancels what was started before; how many runs that were."""
+    """Cancels the unfinished runs of earlier ticks, and returns their number."""
     if spec_of(tick.trigger).overlap != "cancel_previous":
         return 0
     found = await TriggerRuns(runs, backfill_prefix=BACKFILL_PREFIX).find_earlier(
@@ -53,21 +53,21 @@ async def cancel_previous(runs: RunStore, tick: Tick) -> int:
 async def _try_cancel(runs: RunStore, run_id: str) -> bool:
     try:
         return (await cancel(runs, run_id, by=CANCELLED_BY)).changed
-    except (RefusedError, RunNotFoundError):  # it has ended meanwhile
+    except (RefusedError, RunNotFoundError):  # it has ended by now
         return False
 
 
 async def _count_unfinished(
     runs: RunStore, ticks: Sequence[Tick], *, beside: Sequence[str] | None = None
 ) -> Mapping[RunScope, int]:
-    """Counts the runs that still go on: one question for all triggers of a workflow."""
+    """Counts unfinished runs by scope, with one query per workflow."""
     by_workflow: dict[str, list[Tick]] = {}
     for tick in ticks:
         by_workflow.setdefault(tick.trigger.workflow, []).append(tick)
     found = await gather_all(
-        _count_unfinished_of_workflow(runs, workflow, some, beside) for workflow, some in by_workflow.items()
+        _count_unfinished_of_workflow(runs, workflow, group, beside) for workflow, group in by_workflow.items()
     )
-    return {place: count for counts in found for place, count in counts.items()}
+    return {scope: count for counts in found for scope, count in counts.items()}
 
 
 async def _count_unfinished_of_workflow(

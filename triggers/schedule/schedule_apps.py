@@ -1,4 +1,4 @@
-"""The apps of a schedule: listed ones, or those that a collection names now, read in portions of bounded size."""
+"""The apps of a schedule: listed ones, or those in a collection."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import ExecutionTimeout, InvalidName, OperationFailure
 
 from accounting.infra.store_errors import is_unavailable
-from triggers.occurrence import MAX_APP_ID_LENGTH
+from triggers.occurrence import parse_app_id
 from triggers.register.trigger import Trigger
 from triggers.schedule.schedule_triggers import app_source
 from workers.store.own_collections import refusal
@@ -21,7 +21,7 @@ from workflows.context.documents.database_queries import find_server_code
 from workflows.package.trigger_specs.schedule_spec import AppsOfCollection
 
 APP_BATCH_SIZE = 500
-MAX_REMEMBERED_APPS = 100_000  # names, to tell which came before; beyond that the run's key does
+MAX_REMEMBERED_APPS = 100_000  # to drop repeated names; beyond that the run's dedupe key does
 READ_TIMEOUT_MS = 20_000
 
 _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
@@ -29,12 +29,12 @@ ItemT = TypeVar("ItemT")
 
 
 class AppsUnreadableError(Exception):
-    """The collection, the filter or the field is not to be read; the text says why."""
+    """The collection, filter or field cannot be read; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppBatch:
-    """`unusable`: documents whose field is no name of an app."""
+    """`unusable` counts documents whose field is no app id."""
 
     apps: Sequence[str]
     unusable: int = 0
@@ -43,52 +43,50 @@ class AppBatch:
 async def iter_app_batches(
     trigger: Trigger, database: AsyncDatabase[dict[str, Any]], *, size: int = APP_BATCH_SIZE
 ) -> AsyncIterator[AppBatch]:
-    """Each once. Raises AppsUnreadableError."""
+    """Yields each app once. Raises AppsUnreadableError."""
     source = app_source(trigger)
     if source is None:
-        for some in iter_batches(dict.fromkeys(trigger.apps), size):
-            yield AppBatch(some)
+        for apps in iter_batches(dict.fromkeys(trigger.apps), size):
+            yield AppBatch(apps)
         return
-    async for portion in _iter_collection_batches(source, database, size):
-        yield portion
+    async for batch in _iter_collection_batches(source, database, size):
+        yield batch
 
 
 def source_refusal(source: AppsOfCollection, *, own_database: str) -> str | None:
-    """Why no apps are taken from there, whatever it holds."""
+    """Returns why apps may not come from this collection; None when they may."""
     if operator := find_server_code(source.filter):
         return f"apps.filter has {operator}, which runs code on the database server; select by values"
-    why = refusal(source.database or own_database, source.collection, own_database=own_database)
-    return None if why is None else f"apps cannot be taken from there: {why}; name a collection of yours"
+    reason = refusal(source.database or own_database, source.collection, own_database=own_database)
+    return None if reason is None else f"apps cannot be taken from there: {reason}; name a collection of yours"
 
 
-def parse_app_id(value: Any) -> str | None:
-    """As a name: text, a whole number, or the hexadecimal form of an ObjectId."""
+def _read_app_id(value: Any) -> str | None:
+    """Reads text, a whole number, or an ObjectId in its hexadecimal form."""
     if isinstance(value, ObjectId) or (isinstance(value, int) and not isinstance(value, bool)):
         return str(value)
-    if not isinstance(value, str):
-        return None
-    return value if value and len(value) <= MAX_APP_ID_LENGTH and value.isprintable() else None
+    return parse_app_id(value) if isinstance(value, str) else None
 
 
 def iter_batches(
     items: Iterator[ItemT] | Sequence[ItemT] | Mapping[ItemT, Any], size: int
 ) -> Iterator[Sequence[ItemT]]:
-    waiting = iter(items)
-    while some := tuple(islice(waiting, size)):
-        yield some
+    remaining = iter(items)
+    while batch := tuple(islice(remaining, size)):
+        yield batch
 
 
 async def _iter_collection_batches(
     source: AppsOfCollection, database: AsyncDatabase[dict[str, Any]], size: int
 ) -> AsyncIterator[AppBatch]:
-    why = source_refusal(source, own_database=database.name)
-    if why is not None:
-        raise AppsUnreadableError(why)
+    reason = source_refusal(source, own_database=database.name)
+    if reason is not None:
+        raise AppsUnreadableError(reason)
     seen: set[str] = set()
     names: dict[str, None] = {}
     unusable = 0
     async for value in _iter_field_values(source, database, size):
-        name = parse_app_id(value)
+        name = _read_app_id(value)
         if name is None:
             unusable += 1
         elif name not in seen:
@@ -107,8 +105,8 @@ async def _iter_field_values(
 ) -> AsyncIterator[Any]:
     projection = {"_id": source.app_field == "_id", source.app_field: True}
     try:
-        place = database.client[source.database or database.name]
-        collection = place.get_collection(source.collection, codec_options=_LENIENT)
+        source_database = database.client[source.database or database.name]
+        collection = source_database.get_collection(source.collection, codec_options=_LENIENT)
         found = collection.find(source.filter, projection, max_time_ms=READ_TIMEOUT_MS, batch_size=size)
         if source.app_field == "_id":
             found = found.sort("_id", ASCENDING)
@@ -120,8 +118,8 @@ async def _iter_field_values(
     except OperationFailure as error:
         if is_unavailable(error) and not isinstance(error, ExecutionTimeout):
             raise
-        said = str(error.details.get("errmsg") if error.details else error)
-        raise AppsUnreadableError(said.partition(" to execute command")[0][:300]) from None
+        message = str(error.details.get("errmsg") if error.details else error)
+        raise AppsUnreadableError(message.partition(" to execute command")[0][:300]) from None
 
 
 def _value_at(document: Mapping[str, Any], path: str) -> Any:

@@ -1,8 +1,8 @@
-"""Backfill: runs for the nominal times of a range, as if each had been a tick.
+"""Backfill: creates the runs of past nominal times, as if each had ticked.
 
-A run's key is that of the tick: what ran at its time is not run again. The runs of an app go on one after another, the
-oldest first, unless somebody asks that they overlap. They go on beside the ticks, and share a correlation id by which
-`overlap` knows them: a month that is made up for must neither make ticks skip nor be cancelled by one.
+A run has the dedupe key of its tick, so a time that ran does not run again. The runs of an app go one after another,
+oldest first, unless overlap is requested. They run concurrently with ticks. By their correlation id `overlap` ignores
+them: a backfill must neither make ticks skip nor be cancelled by one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,12 +36,15 @@ BackfillOverlap = Literal["one_by_one", "allow"]
 
 
 class BackfillError(Exception):
-    """What is asked for cannot be done; the text says why and what to ask for instead."""
+    """The backfill is not possible; the text has the reason and an alternative."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillPlan:
-    """Each of `times` for each of `apps`, in that order. `there_already` of them ran, or are to run."""
+    """Each of `times` for each of `apps`, in that order.
+
+    `there_already` of these runs exist.
+    """
 
     trigger: Trigger
     times: Sequence[datetime]
@@ -72,16 +75,21 @@ async def plan_backfill(
     app_id: str | None = None,
     now: datetime | None = None,
 ) -> BackfillPlan:
-    """For the nominal times from `start` to `end`, both included; what is not past yet is left to its tick. Changes
-    nothing. `app_id`: for this one alone, which has to be one of the trigger's."""
+    """Plans the past nominal times from `start` to `end`, both included.
+
+    Changes nothing.
+
+    Future times are left to their ticks. `app_id` limits the plan to one of the trigger's apps.
+    """
     _check_range(start, end)
     end = min(end, now or datetime.now(UTC))
     apps = await _resolve_apps(trigger, app_id, store.database)
     times = _nominal_times(trigger, start, end, max_count=MAX_RUNS // max(len(apps), 1))
-    there = 0
-    for some in iter_batches(_iter_requests(trigger, times, apps, overlap="allow"), BATCH_SIZE):
-        there += await TriggerRuns(store).count_known([request.dedupe_key for request in some])
-    return BackfillPlan(trigger, times, apps, there)
+    existing = 0
+    for batch in iter_batches(_iter_requests(trigger, times, apps, overlap="allow"), BATCH_SIZE):
+        keys = [request.dedupe_key for request in batch]
+        existing += await TriggerRuns(store).count_known(keys)
+    return BackfillPlan(trigger, times, apps, existing)
 
 
 async def make_backfill_runs(
@@ -91,24 +99,27 @@ async def make_backfill_runs(
     overlap: BackfillOverlap = "one_by_one",
     on_progress: Callable[[int], None] = lambda _done: None,
 ) -> BackfillResult:
-    """Done again after it broke off, it makes what is missing. `told` hears how many are done so far."""
-    done = BackfillResult()
+    """Creates the runs that are missing.
+
+    Calls `on_progress` with the number done so far.
+    """
+    result = BackfillResult()
     correlation_id = f"{BACKFILL_PREFIX}{ULID()}"
-    # In the order of their times: runs that are accepted side by side keep the order in which that began.
-    for some in iter_batches(_iter_requests(plan.trigger, plan.times, plan.apps, overlap=overlap), BATCH_SIZE):
-        wanted = [replace(request, correlation_id=correlation_id) for request in some]
-        for accepted in await gather_all(_accept(acceptance, request) for request in wanted):
-            done.created += accepted.created
-            done.there_already += not accepted.created
-        on_progress(done.created + done.there_already)
-    return done
+    # In the order of their times: runs that are accepted concurrently keep the order in which that began.
+    for batch in iter_batches(_iter_requests(plan.trigger, plan.times, plan.apps, overlap=overlap), BATCH_SIZE):
+        requests = [replace(request, correlation_id=correlation_id) for request in batch]
+        for accepted in await gather_all(_accept(acceptance, request) for request in requests):
+            result.created += accepted.created
+            result.there_already += not accepted.created
+        on_progress(result.created + result.there_already)
+    return result
 
 
 async def _accept(acceptance: Acceptance, request: RunRequest) -> Accepted:
     try:
         return await acceptance.accept(request)
     except NotStorableError as error:
-        raise BackfillError(f"no run can be made of {request.trigger.id}: {error}") from None
+        raise BackfillError(f"no run can be created for {request.trigger.id}: {error}") from None
 
 
 def _check_range(start: datetime, end: datetime) -> None:
@@ -123,11 +134,11 @@ async def _resolve_apps(trigger: Trigger, app_id: str | None, database: AsyncDat
         raise BackfillError(f"{trigger.id} is not for {app_id}; its apps are {', '.join(trigger.apps) or 'none'}")
     apps: list[str] = []
     try:
-        async for portion in iter_app_batches(trigger, database):
-            apps += portion.apps
+        async for batch in iter_app_batches(trigger, database):
+            apps += batch.apps
             if len(apps) > MAX_RUNS and app_id is None:
                 raise BackfillError(f"{trigger.id} is for more than {MAX_RUNS} apps; backfill one app at a time")
-            if app_id in portion.apps:
+            if app_id in batch.apps:
                 return [str(app_id)]
     except AppsUnreadableError as error:
         raise BackfillError(f"the apps of {trigger.id} cannot be read: {error}") from None
@@ -156,8 +167,8 @@ def _iter_requests(
     order_key = None if overlap == "allow" else f"backfill/{trigger.label}"
     for nominal in times:
         for app_id in apps:
-            happening = tick_occurrence(trigger, app_id, nominal, fired_at=fired_at)
+            occurrence = tick_occurrence(trigger, app_id, nominal, fired_at=fired_at)
             try:
-                yield build_run_request(happening, order_key=order_key, order_seq=order_key and happening.id)
+                yield build_run_request(occurrence, order_key=order_key, order_seq=order_key and occurrence.id)
             except ExpressionError as error:
-                raise BackfillError(f"no run can be made of {happening.id} for {app_id}: {error}") from None
+                raise BackfillError(f"no run can be created for {occurrence.id} and {app_id}: {error}") from None

@@ -1,4 +1,4 @@
-"""The clock as a kind of trigger."""
+"""The kind `schedule`: a clock."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,11 +44,13 @@ class ScheduleKind:
     def initial_fields(
         self, trigger: Trigger, now: datetime, before: Mapping[str, Any] | None = None
     ) -> Mapping[str, Any]:
-        """The whole subdocument: of the time before an edit nothing is left but a tick that is due at this moment.
-        Where the clock is the same as before, an edit moves nothing."""
-        spec, kept = spec_of(trigger), (before or {}).get("schedule") or {}
-        due, _ = read_state({"schedule": kept})
-        if due is not None and kept.get("spec_key") == spec_key(spec):
+        """Returns the new schedule state; nothing when the clock is unchanged.
+
+        Of the state before an edit, only a tick that is due at this moment remains.
+        """
+        spec, state = spec_of(trigger), (before or {}).get("schedule") or {}
+        due, _ = read_state({"schedule": state})
+        if due is not None and state.get("spec_key") == spec_key(spec):
             return {}
         return {"schedule": arm_schedule(spec, now, due=due)}
 
@@ -60,20 +62,20 @@ class ScheduleKind:
         settings: Settings,
     ) -> Mapping[str, Any]:
         spec, now = spec_of(trigger), datetime.now(UTC)
-        kept = {} if record is None else record.document.get("schedule") or {}
-        stored, has_ended = read_state({"schedule": kept})
-        why = self.inactive_reason(trigger, settings)
-        times = [] if why or has_ended else list(islice(nominal_times(spec, after=now), MAX_TIMES_SHOWN))
+        state = {} if record is None else record.document.get("schedule") or {}
+        next_at, has_ended = read_state({"schedule": state})
+        inactive = self.inactive_reason(trigger, settings)
+        times = [] if inactive or has_ended else list(islice(nominal_times(spec, after=now), MAX_TIMES_SHOWN))
         zone = ZoneInfo(spec.timezone)
         return {
             "clock": _describe_clock(spec),
             "timezone": spec.timezone,
-            "next": [{"utc": each, "local": each.astimezone(zone).isoformat()} for each in times],
-            "nothing_next": _idle_reason(why, record, has_ended=has_ended, any_time=bool(times)),
-            "last_nominal_at": kept.get("last_at"),
-            "ended_at": kept.get("ended_at"),
+            "next": [{"utc": time, "local": time.astimezone(zone).isoformat()} for time in times],
+            "nothing_next": _idle_reason(inactive, record, has_ended=has_ended, any_time=bool(times)),
+            "last_nominal_at": state.get("last_at"),
+            "ended_at": state.get("ended_at"),
             # A scheduler is behind, or none is running.
-            "late_s": None if stored is None or stored > now else round((now - stored).total_seconds(), 3),
+            "late_s": None if next_at is None or next_at > now else round((now - next_at).total_seconds(), 3),
         }
 
     def manual_event(self, trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Occurrence:
@@ -86,10 +88,10 @@ def _describe_clock(spec: ScheduleSpec) -> str:
     return f"at {spec.at}" if spec.every is None else f"every {format_duration(spec.every)}"
 
 
-def _idle_reason(why: str | None, record: TriggerRecord | None, *, has_ended: bool, any_time: bool) -> str | None:
-    """Why it starts no run at its next times."""
-    if why is not None:
-        return why
+def _idle_reason(inactive: str | None, record: TriggerRecord | None, *, has_ended: bool, any_time: bool) -> str | None:
+    """Returns why it starts no run at its next times."""
+    if inactive is not None:
+        return inactive
     if has_ended or not any_time:
         return "its last time has passed"
     paused = None if record is None else record.paused

@@ -1,4 +1,4 @@
-"""What a scheduler measures. Counted only by the scheduler that moved a schedule on, so that sums are right."""
+"""Schedule metrics, counted by the scheduler that advanced a schedule."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -10,7 +10,7 @@ from triggers.register.trigger import Trigger
 from triggers.schedule.due_schedules import ScheduleFire
 
 LATE_FIRED = "late_fired"
-MAX_RUNTIME_TRIGGERS = 100  # of the triggers that were made at run time; the others are counted as one
+MAX_RUNTIME_TRIGGERS = 100  # created at run time; further ones share one label
 
 
 class ScheduleMetrics:
@@ -40,14 +40,14 @@ class ScheduleMetrics:
             registry=registry,
         )
         self._shown_labels: set[str] = set()
-        self._runtime_labels: dict[str, str] = {}  # of those made at run time whose next time is shown: by id the label
+        self._runtime_labels: dict[str, str] = {}  # labels by id, of those created at run time whose next time is shown
         self._capped_labels = CappedLabels(MAX_RUNTIME_TRIGGERS)
 
     def runtime_trigger_ids(self) -> Collection[str]:
         return tuple(self._runtime_labels)
 
     def set_next_fires(self, times: Mapping[str, datetime]) -> None:
-        """Of all that are shown: a removed schedule must not look like one that is overdue."""
+        """Sets all next times, and removes labels of removed schedules."""
         self._runtime_labels = {id_: label for id_, label in self._runtime_labels.items() if id_ in times}
         earliest: dict[str, datetime] = {}
         for id_, at in times.items():

@@ -1,9 +1,9 @@
-"""The schedule store: when each schedule fires next, in the document of its trigger.
+"""The schedule store: when each schedule fires next, in its trigger document.
 
-`schedule.next_at` is there as long as it waits for a time, and in an index of its own: a look costs what is due. It is
-moved on by compare-and-set, so that of any number of schedulers one does it; what was skipped is recorded by the same
-write. `schedule.declared` marks those of packages. In a rollout schedulers with other packages hide a schedule, or give
-it another clock, for a moment: `schedule.hidden` keeps the place that it had.
+`schedule.next_at` exists while a schedule waits for a time, and has its own index, so a check costs what is due. It
+advances by compare-and-set, so that one of all schedulers does it; the same write records the skips. In a rollout,
+schedulers with other packages may hide a schedule or give it another clock for a while; `schedule.hidden` keeps its
+previous state. `schedule.declared` marks the schedules of packages.
 """
 
 import logging
@@ -29,11 +29,13 @@ from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 log = logging.getLogger(__name__)
 
 READ_BATCH_SIZE = 500
-# A scheduler with older packages does not know a new schedule, or a new clock of one, and hides it; one with newer ones
-# brings it back. While that may be a rollout, the ticks in between still count.
+REPAIR_BATCH_SIZE = 1000
+REPAIR_INTERVAL_S = 5.0
+# A scheduler with older packages hides a new schedule, or a new clock of one; a scheduler with newer packages restores
+# it. Within this time that counts as a rollout, and the ticks in between still fire.
 ROLLOUT = timedelta(minutes=5)
 _DUPLICATE_KEY = 11000
-_EXCLUDED_FIELDS = {"notes": 0, "counts": 0}  # of a document that is due: the rest says what to do
+_EXCLUDED_FIELDS = {"notes": 0, "counts": 0}  # of a due document: not needed to fire it
 
 INDEX = IndexModel(
     [("schedule.declared", ASCENDING), ("_id", ASCENDING)],
@@ -44,57 +46,9 @@ INDEX = IndexModel(
 Document = Mapping[str, Any]
 
 
-REPAIR_BATCH_SIZE = 1000
-REPAIR_INTERVAL_S = 5.0
-
-
-class ScheduleRepair:
-    def __init__(
-        self,
-        database: AsyncDatabase[dict[str, Any]],
-        *,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        batch_size: int = REPAIR_BATCH_SIZE,
-    ) -> None:
-        self._triggers = trigger_collection(database)
-        self._clock = clock
-        self._batch_size = batch_size
-        self._checked_until = ""
-
-    async def repair_next_batch(self) -> float:
-        """At the next ones, from the start again after the last; returns the seconds until it should go on."""
-        asked = {"spec.type": "schedule", "_id": {"$gt": self._checked_until}}
-        found = self._triggers.find(asked, {"schedule": 1}).sort("_id", ASCENDING).limit(self._batch_size)
-        seen = await found.to_list(None)
-        for document in seen:
-            if read_state(document) == (None, False):
-                await self._repair(document)
-        self._checked_until = seen[-1]["_id"] if len(seen) == self._batch_size else ""
-        return REPAIR_INTERVAL_S
-
-    async def _repair(self, snapshot: Mapping[str, Any]) -> None:
-        """What was seen is the condition, and None is also what is not there."""
-        as_seen = {"_id": snapshot["_id"], "schedule": snapshot.get("schedule")}
-        document = await self._triggers.find_one(as_seen)
-        if document is None:
-            return
-        try:
-            record = read_record(document)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            log.error("schedule_unreadable", extra={"trigger": snapshot["_id"], "error": type(error).__name__})
-            return
-        if isinstance(record.spec, ScheduleSpec):
-            same = {**as_seen, "revision": record.revision}
-            mended = await self._triggers.update_one(
-                same, {"$set": {"schedule": arm_schedule(record.spec, self._clock())}}
-            )
-            if mended.modified_count:
-                log.warning("schedule_armed_again", extra={"trigger": record.id})
-
-
 @dataclass(frozen=True, slots=True)
 class DueSchedule:
-    """A schedule as its document said: the ground for the compare-and-set."""
+    """A schedule as it was read: the basis of the compare-and-set."""
 
     id: str
     trigger: Trigger
@@ -108,7 +62,7 @@ class DueSchedule:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleMove:
-    """On to the next time, or to none when there is none any more."""
+    """The advance of a schedule to its next time; None ends it."""
 
     due: DueSchedule
     next_at: datetime | None
@@ -125,10 +79,13 @@ class ScheduleStore:
         await self.triggers.create_indexes([INDEX])
 
     async def sync(self, schedules: Mapping[str, Trigger], now: datetime) -> None:
-        """What the packages declare. One first seen, edited, or long away fires first at its next nominal time."""
+        """Stores the schedules of the packages.
+
+        A new or edited one fires first at its next time.
+        """
         found = self.triggers.find({"_id": {"$in": list(schedules)}}, {"schedule": 1})
-        kept = {document["_id"]: document.get("schedule") async for document in found}
-        writes = [_arm_write(trigger, kept.get(id_), now) for id_, trigger in schedules.items()]
+        stored = {document["_id"]: document.get("schedule") async for document in found}
+        writes = [_arm_write(trigger, stored.get(id_), now) for id_, trigger in schedules.items()]
         needed = [write for write in writes if write is not None]
         if needed:
             await self._write(needed)
@@ -143,14 +100,14 @@ class ScheduleStore:
         )
 
     async def find_next_times(self, ids: Collection[str] = ()) -> Mapping[str, datetime]:
-        """When each schedule of the packages fires next, and each of those ids."""
-        asked = {"$or": [{"schedule.declared": True}, {"_id": {"$in": list(ids)}}]}
-        found = self.triggers.find({**asked, "schedule.next_at": {"$type": "date"}}, {"schedule.next_at": 1})
-        times = {each["_id"]: read_state(each)[0] async for each in found}
+        """Returns the next times of all package schedules, and of those ids."""
+        query = {"$or": [{"schedule.declared": True}, {"_id": {"$in": list(ids)}}]}
+        found = self.triggers.find({**query, "schedule.next_at": {"$type": "date"}}, {"schedule.next_at": 1})
+        times = {document["_id"]: read_state(document)[0] async for document in found}
         return {id_: next_at for id_, next_at in times.items() if next_at is not None}
 
     async def iter_upcoming(self, until: datetime) -> AsyncGenerator[Document, None]:
-        """The documents of the schedules whose next time is not after `until`, the longest due first."""
+        """Yields the documents of schedules due by `until`, the oldest first."""
         query = {"schedule.next_at": {"$lte": until}}
         found = self.triggers.find(query, _EXCLUDED_FIELDS, batch_size=READ_BATCH_SIZE).sort(
             "schedule.next_at", ASCENDING
@@ -160,71 +117,125 @@ class ScheduleStore:
                 yield document
 
     async def find_still_due(self, dues: Sequence[DueSchedule]) -> set[str]:
-        """Those that nobody has moved on, edited or removed since they were read."""
-        wanted = {due.id: due.version_query for due in dues}
-        only = {"schedule.next_at": 1, "schedule.spec_key": 1, "revision": 1}
-        found = self.triggers.find({"_id": {"$in": list(wanted)}}, only)
-        return {each["_id"] async for each in found if _is_as_read(each, wanted[each["_id"]])}
+        """Returns the ids of those that are unchanged since they were read."""
+        queries = {due.id: due.version_query for due in dues}
+        fields = {"schedule.next_at": 1, "schedule.spec_key": 1, "revision": 1}
+        found = self.triggers.find({"_id": {"$in": list(queries)}}, fields)
+        return {document["_id"] async for document in found if _is_as_read(document, queries[document["_id"]])}
 
     async def find_if_due(self, due: DueSchedule) -> TriggerRecord | None:
-        """The same for one, as it is now."""
+        """Reads one schedule again; None if it was advanced, edited or removed."""
         document = await self.triggers.find_one(due.version_query, _EXCLUDED_FIELDS)
         if document is None:
             return None
         return read_record({**document, "workflow": due.trigger.workflow, "name": due.trigger.spec.name})
 
     async def advance(self, moves: Sequence[ScheduleMove], now: datetime) -> set[str]:
-        """The ids of those that this scheduler has moved, and no other."""
+        """Advances schedules.
+
+        Returns the ids of those that this scheduler advanced, and no other.
+        """
         mark = str(ULID())
         failed = await self._write([UpdateOne(move.due.version_query, _full_update(move, now, mark)) for move in moves])
-        if failed:  # a damaged document: its notes or counts are not what they were
+        if failed:  # a damaged document, such as notes that are no list
             await self._write([UpdateOne(move.due.version_query, _minimal_update(move, now, mark)) for move in moves])
-        asked = {"_id": {"$in": [move.due.id for move in moves]}, "schedule.moved_by": mark}
-        return {each["_id"] async for each in self.triggers.find(asked, {"_id": 1})}
+        query = {"_id": {"$in": [move.due.id for move in moves]}, "schedule.moved_by": mark}
+        return {document["_id"] async for document in self.triggers.find(query, {"_id": 1})}
 
     async def _write(self, writes: Sequence[UpdateOne]) -> int:
-        """How many could not be done. Each is a document's own, so that one does not hurt the others."""
+        """Returns the number of failed writes. One failure does not affect the others."""
         try:
             await self.triggers.bulk_write(writes, ordered=False)
-        except BulkWriteError as error:
-            details = error.details or {}
+        except BulkWriteError as failure:
+            details = failure.details or {}
             if details.get("writeConcernErrors"):
                 raise
-            errors = [each for each in details.get("writeErrors", ()) if each["code"] != _DUPLICATE_KEY]
-            for each in errors[:1]:
-                log.error("schedules_not_written", extra={"count": len(errors), "code": each["code"]})
+            errors = [error for error in details.get("writeErrors", ()) if error["code"] != _DUPLICATE_KEY]
+            if errors:
+                log.error("schedules_not_written", extra={"count": len(errors), "code": errors[0]["code"]})
             return len(errors)
         return 0
 
 
+class ScheduleRepair:
+    """Arms schedules created at run time whose state in the store was lost or damaged."""
+
+    def __init__(
+        self,
+        database: AsyncDatabase[dict[str, Any]],
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        batch_size: int = REPAIR_BATCH_SIZE,
+    ) -> None:
+        self._triggers = trigger_collection(database)
+        self._clock = clock
+        self._batch_size = batch_size
+        self._checked_until = ""
+
+    async def repair_next_batch(self) -> float:
+        """Checks the next batch, round robin. Returns the seconds until the next call."""
+        query = {"spec.type": "schedule", "_id": {"$gt": self._checked_until}}
+        found = self._triggers.find(query, {"schedule": 1}).sort("_id", ASCENDING).limit(self._batch_size)
+        seen = await found.to_list(None)
+        for document in seen:
+            if read_state(document) == (None, False):
+                await self._repair(document)
+        self._checked_until = seen[-1]["_id"] if len(seen) == self._batch_size else ""
+        return REPAIR_INTERVAL_S
+
+    async def _repair(self, snapshot: Mapping[str, Any]) -> None:
+        """Writes only if the state is as it was read. None matches a missing state."""
+        as_seen = {"_id": snapshot["_id"], "schedule": snapshot.get("schedule")}
+        document = await self._triggers.find_one(as_seen)
+        if document is None:
+            return
+        try:
+            record = read_record(document)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            log.error("schedule_unreadable", extra={"trigger": snapshot["_id"], "error": type(error).__name__})
+            return
+        if isinstance(record.spec, ScheduleSpec):
+            unchanged = {**as_seen, "revision": record.revision}
+            written = await self._triggers.update_one(
+                unchanged, {"$set": {"schedule": arm_schedule(record.spec, self._clock())}}
+            )
+            if written.modified_count:
+                log.warning("schedule_armed_again", extra={"trigger": record.id})
+
+
 def trigger_collection(database: AsyncDatabase[dict[str, Any]]) -> AsyncCollection[dict[str, Any]]:
-    """A year that no calendar has, which a hand in the database may have written, is read as no time: it must not stop
-    the look at all others."""
+    """Reads dates beyond Python's years too: one must not stop all schedules."""
     triggers = database["triggers"]
     lenient = triggers.codec_options.with_options(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
     return triggers.with_options(codec_options=lenient)
 
 
 def read_state(document: Document) -> tuple[datetime | None, bool]:
-    """The next time, if there is one, and whether the schedule has ended: neither means that somebody damaged it."""
-    kept = document.get("schedule")
-    if not isinstance(kept, Mapping):
+    """Returns the next time, and whether the schedule has ended.
+
+    Neither: the state is damaged.
+    """
+    state = document.get("schedule")
+    if not isinstance(state, Mapping):
         return None, False
-    next_at = kept.get("next_at")
-    return (next_at, False) if isinstance(next_at, datetime) else (None, isinstance(kept.get("ended_at"), datetime))
+    next_at = state.get("next_at")
+    return (next_at, False) if isinstance(next_at, datetime) else (None, isinstance(state.get("ended_at"), datetime))
 
 
 def _version_fields(trigger: Trigger) -> dict[str, Any]:
-    """What the nominal times go by: for a package's schedule its clock, since its document knows no revisions."""
+    """Returns what identifies the clock.
+
+    Package schedules have no revision, so their spec key does.
+    """
     return (
         {"schedule.spec_key": spec_key(spec_of(trigger))} if trigger.app_id is None else {"revision": trigger.revision}
     )
 
 
 def _is_as_read(document: Document, expected: Document) -> bool:
-    kept = document.get("schedule")
-    said = {f"schedule.{name}": value for name, value in kept.items()} if isinstance(kept, Mapping) else {}
-    return all({**document, **said}.get(name) == value for name, value in expected.items())
+    state = document.get("schedule")
+    nested = {f"schedule.{name}": value for name, value in state.items()} if isinstance(state, Mapping) else {}
+    return all({**document, **nested}.get(name) == value for name, value in expected.items())
 
 
 def _minimal_update(move: ScheduleMove, now: datetime, mark: str) -> dict[str, Any]:
@@ -249,8 +260,8 @@ def _full_update(move: ScheduleMove, now: datetime, mark: str) -> Mapping[str, A
 
 
 def _arm_write(trigger: Trigger, stored: Any, now: datetime) -> UpdateOne | None:
-    """What was read is the condition: of two schedulers that see the same, one writes."""
-    as_found = {"_id": trigger.id, "schedule": stored}  # None is also what is not there
+    """Writes only if the state is unchanged: one of two schedulers does it."""
+    as_found = {"_id": trigger.id, "schedule": stored}  # None matches a missing state
     state = _new_state(trigger, stored, now)
     if state is None:
         return None
@@ -260,7 +271,7 @@ def _arm_write(trigger: Trigger, stored: Any, now: datetime) -> UpdateOne | None
 
 
 def _new_state(trigger: Trigger, stored: Any, now: datetime) -> dict[str, Any] | None:
-    """What its document is to say; None when it says that already."""
+    """Returns the state to store; None when it is stored already."""
     spec = spec_of(trigger)
     if not isinstance(stored, Mapping):
         return arm_schedule(spec, now)
@@ -277,7 +288,7 @@ def _new_state(trigger: Trigger, stored: Any, now: datetime) -> dict[str, Any] |
 
 
 def _hidden_next_at(hidden: Any, key: str, now: datetime) -> datetime | None:
-    """Of the same clock, shortly before it was hidden."""
+    """Returns the next time of the same clock, if it was hidden within a rollout."""
     if not isinstance(hidden, Mapping) or hidden.get("spec_key") != key:
         return None
     since, next_at = hidden.get("since"), hidden.get("next_at")

@@ -1,11 +1,10 @@
-"""Schedules: triggers that are clocks, and what a trigger's document keeps of one from the start."""
+"""Schedule triggers: triggers with a clock, and the state that they start with."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from triggers.register.precedence import shadowing_spec
-from triggers.register.trigger import Trigger, declared_triggers
+from triggers.register.trigger import Trigger, declared_triggers, shadowing_spec
 from triggers.schedule.tick_plan import MILLISECOND, next_nominal
 from workflows.package.normal_form.package_model import Package
 from workflows.package.trigger_specs.schedule_spec import AppsOfCollection, ScheduleSpec
@@ -21,7 +20,10 @@ def spec_of(trigger: Trigger) -> ScheduleSpec:
 
 
 def app_source(trigger: Trigger) -> AppsOfCollection | None:
-    """The collection that a package's schedule takes its apps from. One that was made at run time has one app."""
+    """Returns the collection with a package schedule's apps.
+
+    A runtime schedule has one app instead.
+    """
     apps = spec_of(trigger).apps
     return apps if trigger.app_id is None and isinstance(apps, AppsOfCollection) else None
 
@@ -31,7 +33,10 @@ def has_apps(trigger: Trigger) -> bool:
 
 
 def spec_key(spec: ScheduleSpec) -> str:
-    """What decides the nominal times: when it changes, the stored next one means nothing any more."""
+    """Joins the fields that decide the nominal times.
+
+    A change makes the stored next time invalid.
+    """
     parts = {
         "cron": spec.cron,
         "every": spec.every,
@@ -44,8 +49,10 @@ def spec_key(spec: ScheduleSpec) -> str:
 
 
 def arm_schedule(spec: ScheduleSpec, now: datetime, *, due: datetime | None = None) -> dict[str, Any]:
-    """It first fires at its next nominal time, not at once; one whose last time has passed has ended. `due`: what the
-    clock before an edit waited for. Where that is due by now, and a time of the new clock too, the edit loses it not.
+    """Returns the state of a new clock, which waits for its next nominal time.
+
+    `due`: the time that the clock before an edit waited for. It stays due if it has passed and is also a time of the
+    new clock.
     """
     after = due - MILLISECOND if due is not None and due <= now and _is_nominal(spec, due) else now
     next_at = next_nominal(spec, after=after)
@@ -58,6 +65,6 @@ def _is_nominal(spec: ScheduleSpec, time: datetime) -> bool:
 
 
 def is_shadowed(packages: Mapping[str, Package], trigger: Trigger) -> bool:
-    """A package's trigger of the same name for the same app goes before one that was made at run time."""
-    made_for = trigger.app_id
-    return made_for is not None and shadowing_spec(packages, trigger.workflow, trigger.spec.name, made_for) is not None
+    """Returns whether a package's trigger goes before this runtime trigger."""
+    app_id = trigger.app_id
+    return app_id is not None and shadowing_spec(packages, trigger.workflow, trigger.spec.name, app_id) is not None

@@ -1,4 +1,7 @@
-"""The scheduler role: ticks, and beside it reconciles and posts bills. Any number of copies may run."""
+"""The scheduler role: ticks, reconciles runs and posts billing batches.
+
+Any number of copies may run.
+"""
 
 import asyncio
 import logging
@@ -28,35 +31,34 @@ from workers.settings import Settings
 log = logging.getLogger(__name__)
 
 RECONCILE_INTERVAL_S = 1.0
-
-MAX_IN_FLIGHT = 4
+MAX_IN_FLIGHT = 4  # billing batches
 
 
 async def serve(settings: Settings) -> None:
-    """Until SIGTERM or SIGINT; what is under way is finished first."""
+    """Serves until SIGTERM or SIGINT. Work in progress is finished first."""
     registry = CollectorRegistry()
     with stop_on_signals() as stop:
-        async with open_role_context(settings, role="scheduler") as ground:
-            clock = StoreClock(ground.database)
+        async with open_role_context(settings, role="scheduler") as context:
+            clock = StoreClock(context.database)
             await clock.sync()
-            scheduler = Scheduler(ground, metrics=ScheduleMetrics(registry), clock=clock)
+            scheduler = Scheduler(context, metrics=ScheduleMetrics(registry), clock=clock)
             await scheduler.ensure_indexes()
-            reconcile = _reconcile_step(ground, registry)
-            mender = ScheduleRepair(ground.database, clock=clock)
+            reconcile = _reconcile_step(context, registry)
+            repair = ScheduleRepair(context.database, clock=clock)
             steps = StepWatch("tick", "reconcile")
             server = serve_metrics(registry, settings.metrics_listen, role_health(steps))
             log.info(
-                "scheduler_ready", extra={"metrics": str(server.address), "packages": len(ground.catalog.packages())}
+                "scheduler_ready", extra={"metrics": str(server.address), "packages": len(context.catalog.packages())}
             )
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(repeat(steps.watch("tick", scheduler.tick), step_name="tick", stop=stop))
                     tasks.create_task(repeat(steps.watch("reconcile", reconcile), step_name="reconcile", stop=stop))
-                    tasks.create_task(repeat(clock.sync, step_name="look at the clock", stop=stop))
-                    tasks.create_task(repeat(mender.repair_next_batch, step_name="mend schedules", stop=stop))
-                    pausing = BudgetPauser(ground)
-                    tasks.create_task(repeat(pausing.update_pauses, step_name="pause by budget", stop=stop))
-                    tasks.create_task(post_bills(ground.database, settings, stop=stop))
+                    tasks.create_task(repeat(clock.sync, step_name="sync the clock", stop=stop))
+                    tasks.create_task(repeat(repair.repair_next_batch, step_name="repair schedules", stop=stop))
+                    budget_pauser = BudgetPauser(context)
+                    tasks.create_task(repeat(budget_pauser.update_pauses, step_name="pause by budget", stop=stop))
+                    tasks.create_task(post_bills(context.database, settings, stop=stop))
                 await scheduler.stop()
             finally:
                 await asyncio.to_thread(server.close)
@@ -82,19 +84,19 @@ def _reconcile_step(context: RoleContext, registry: CollectorRegistry) -> Callab
 async def post_bills(database: AsyncDatabase[dict[str, Any]], settings: Settings, *, stop: asyncio.Event) -> None:
     if settings.billing_url is None:
         return
-    # Libraries that nobody needs who bills nobody.
+    # Imported here: only deployments with billing need these libraries.
     from accounting.billing.delivery_backoff import DeliveryBackoff
     from accounting.billing.endpoint_health import EndpointHealth
     from accounting.billing.http_post import create_http_client
     from accounting.billing.sender import BillingSender
 
-    def secrets() -> Sequence[str]:
+    def billing_secrets() -> Sequence[str]:
         return [settings.resolve_secret(reference) for reference in sorted(settings.billing_secret)]
 
-    outbox, pace = Outbox(database), DeliveryBackoff()
+    outbox, backoff = Outbox(database), DeliveryBackoff()
     await outbox.ensure_indexes()
     async with create_http_client() as http, asyncio.TaskGroup() as tasks:
-        endpoint = EndpointHealth(database, settings.billing_url, pace)
-        sender = BillingSender(outbox, endpoint, http, secrets=secrets, backoff=pace, stop=stop)
+        endpoint = EndpointHealth(database, settings.billing_url, backoff)
+        sender = BillingSender(outbox, endpoint, http, secrets=billing_secrets, backoff=backoff, stop=stop)
         for _ in range(MAX_IN_FLIGHT):
             tasks.create_task(repeat(sender.post_next, step_name="post billing batches", stop=stop))

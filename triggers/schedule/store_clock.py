@@ -1,7 +1,7 @@
-"""The scheduler's clock: this machine's, or the database's where the two disagree.
+"""The store clock: this machine's time, or the database's where the two disagree.
 
-All schedulers share one database, whose clock leases and waiting runs go by already. A machine that is an hour ahead
-would fire what is not due yet, and count as missed what is. Between two looks time goes on by a clock that nobody sets.
+All schedulers share one database, and its clock already rules leases and waiting runs. A machine that is an hour
+ahead would fire early, and count due times as missed. Between two syncs time follows the monotonic clock.
 """
 
 import logging
@@ -14,9 +14,10 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 log = logging.getLogger(__name__)
 
-MAX_CLOCK_SKEW = timedelta(seconds=5)  # more than clocks that are kept in time differ, and no harm: see the dedupe key
+# More than synced clocks differ, and harmless: dedupe keys have nominal times.
+MAX_CLOCK_SKEW = timedelta(seconds=5)
 SYNC_INTERVAL_S = 5.0
-MAX_ANSWER_DELAY_S = 2.0  # says too little about now
+MAX_ANSWER_DELAY_S = 2.0  # a slower answer is too inaccurate
 
 
 class StoreClock:
@@ -37,12 +38,12 @@ class StoreClock:
         return self._base + timedelta(seconds=self._steady() - self._since)
 
     async def sync(self) -> float:
-        """Returns the seconds until it should be done again."""
-        asked = self._steady()
+        """Returns the seconds until the next sync."""
+        asked_at = self._steady()
         answer = await self._database.command("hello", codec_options=self._database.codec_options)
         now = self._steady()
-        if now - asked < MAX_ANSWER_DELAY_S:
-            self._set(answer["localTime"] + timedelta(seconds=(now - asked) / 2), now)
+        if now - asked_at < MAX_ANSWER_DELAY_S:
+            self._set(answer["localTime"] + timedelta(seconds=(now - asked_at) / 2), now)
         return SYNC_INTERVAL_S
 
     def _set(self, store: datetime, now: float) -> None:

@@ -1,7 +1,7 @@
-"""The plan of a tick: which nominal times fire now, which were missed and why, and which comes next.
+"""Tick plans: which nominal times fire now, and which were missed and why.
 
-Pure functions of the spec and the clock. Nothing here costs more after a year of downtime than after an
-hour: intervals are computed, and cron times are searched by bisection and read a bounded number at a time.
+These are pure functions of spec and clock. A year of downtime costs no more than an hour: intervals are computed, and
+cron times are found by bisection and read in bounded numbers.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,8 +15,8 @@ from workflows.package.cron.fire_times import iter_fires_after
 from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND = timedelta(milliseconds=1)  # what the store keeps of a time
-MAX_FIRED_AT_ONCE = 1000  # of those on time; the rest is due at once in the next plan
+MILLISECOND = timedelta(milliseconds=1)  # the store's precision
+MAX_FIRED_AT_ONCE = 1000  # of those on time; the next plan has the rest
 MAX_COUNTED = 1000  # missed cron times are counted one by one
 
 SKIPPED = "late"  # policy skip
@@ -25,7 +25,7 @@ OVER_MAX = "over_max"  # policy all, and `max` newer ones fired
 PAUSED = "paused"
 _REASONS = {"skip": SKIPPED, "latest": SUPERSEDED, "all": OVER_MAX}
 
-# Beside `late`, `superseded`, `over_max` and `paused`, which a plan tells.
+# Reasons beside `late`, `superseded`, `over_max` and `paused`, which come from a plan.
 OVERLAP = "overlap"
 BUFFER_FULL = "buffer_full"
 UNMAPPABLE = "unmappable"
@@ -33,13 +33,16 @@ NOT_STORABLE = "not_storable"
 NO_APPS = "no_apps"
 UNUSABLE_APP = "unusable_app"
 APPS_UNREADABLE = "apps_unreadable"
-NO_WORKFLOW = "no_workflow"  # no package has it, or none that can be started
+NO_WORKFLOW = "no_workflow"  # no started package has it
 SHADOWED = "shadowed"  # by a package's trigger of the same name
 
 
 @dataclass(frozen=True, slots=True)
 class MissedTimes:
-    """Late nominal times that do not fire. `exact` is false when there are more than were counted."""
+    """Late nominal times that do not fire.
+
+    `exact` is false when there are more than were counted.
+    """
 
     count: int
     reason: str
@@ -51,13 +54,13 @@ class MissedTimes:
 @dataclass(frozen=True, slots=True)
 class TickPlan:
     fire_times: tuple[datetime, ...]
-    late: int  # how many of `fire`, from the first, are older than the grace
+    late: int  # how many of `fire_times`, from the first, are older than the grace
     missed: MissedTimes | None
-    next_at: datetime | None  # None: none comes any more
+    next_at: datetime | None  # None: the schedule ends
 
 
 def nominal_times(spec: ScheduleSpec, *, after: datetime) -> Iterator[datetime]:
-    """All nominal times later than `after`, in order; the same whoever asks, whenever. From `start` to `end`."""
+    """Yields all nominal times later than `after`, within the spec's range."""
     if spec.starts_at is not None:
         after = max(after, _to_store_precision(spec.starts_at) - MILLISECOND)
     times = _iter_times(spec, after)
@@ -69,13 +72,16 @@ def next_nominal(spec: ScheduleSpec, *, after: datetime) -> datetime | None:
 
 
 def plan_tick(spec: ScheduleSpec, *, due: datetime, now: datetime) -> TickPlan:
-    """`due` is the stored next nominal time. Older ones than the grace follow the misfire policy."""
+    """Plans from the stored next time `due`.
+
+    Times older than the grace follow the misfire policy.
+    """
     now = _to_store_precision(now)
     if due > now:
         return TickPlan((), 0, None, due)
     following = next_nominal(spec, after=due)
     if due >= now - spec.misfire.grace and (following is None or following > now):
-        return TickPlan((due,), 0, None, following)  # as nearly always: this one, on time
+        return TickPlan((due,), 0, None, following)  # the usual case: one time, on time
     on_time_from = max(due, now - spec.misfire.grace)
     late = _late_times(spec, first=due, before=on_time_from)
     late_until = late[0] if late else on_time_from
@@ -88,7 +94,7 @@ def plan_tick(spec: ScheduleSpec, *, due: datetime, now: datetime) -> TickPlan:
 
 
 def skip_paused(spec: ScheduleSpec, *, due: datetime, until: datetime) -> tuple[MissedTimes | None, datetime | None]:
-    """For the time of a pause: the nominal times from `due` to `until`, which never fire, and the one after them."""
+    """Returns the times within a pause, which never fire, and the first one after it."""
     until = _to_store_precision(until)
     return _missed_times(spec, first=due, before=until + MILLISECOND, reason=PAUSED), next_nominal(spec, after=until)
 
@@ -110,22 +116,22 @@ def _is_not_after(end: datetime) -> Callable[[datetime], bool]:
 
 
 def _to_store_precision(time: datetime) -> datetime:
-    """As the store keeps it."""
+    """Truncates to the precision of the store."""
     return time.astimezone(UTC) - timedelta(microseconds=time.microsecond % 1000)
 
 
 def _late_times(spec: ScheduleSpec, *, first: datetime, before: datetime) -> tuple[datetime, ...]:
-    wanted = {"skip": 0, "latest": 1, "all": spec.misfire.max}[spec.misfire.policy]
-    if first >= before or wanted == 0:
+    count = {"skip": 0, "latest": 1, "all": spec.misfire.max}[spec.misfire.policy]
+    if first >= before or count == 0:
         return ()
-    return _newest_times(spec, first, before, wanted)
+    return _newest_times(spec, first, before, count)
 
 
 def _missed_times(spec: ScheduleSpec, *, first: datetime, before: datetime, reason: str) -> MissedTimes | None:
     if first >= before:
         return None
     newest = _newest_times(spec, first, before, 1)
-    if not newest:  # the zone's rules changed under a stored time
+    if not newest:  # the zone's rules changed since the time was stored
         return None
     last = newest[-1]
     if spec.every is not None:
@@ -135,7 +141,10 @@ def _missed_times(spec: ScheduleSpec, *, first: datetime, before: datetime, reas
 
 
 def _newest_times(spec: ScheduleSpec, first: datetime, before: datetime, count: int) -> tuple[datetime, ...]:
-    """The newest `count` nominal times in [first, before), oldest first; `first` is one of them."""
+    """Returns the newest `count` nominal times in [first, before), oldest first.
+
+    `first` is a nominal time.
+    """
     end = before - MILLISECOND
     if spec.ends_at is not None:
         end = min(end, _to_store_precision(spec.ends_at))
@@ -148,7 +157,7 @@ def _newest_times(spec: ScheduleSpec, first: datetime, before: datetime, count: 
 
 
 def _oldest_start(spec: ScheduleSpec, first: datetime, end: datetime, count: int) -> datetime:
-    """The latest whole second with `count` nominal times between it and `end`, if there are so many."""
+    """Returns the latest second with `count` nominal times until `end`."""
     low, high = 0, int((end - first).total_seconds()) + 1
     while low < high:
         middle = (low + high + 1) // 2
@@ -160,20 +169,20 @@ def _oldest_start(spec: ScheduleSpec, first: datetime, end: datetime, count: int
 
 
 def _times_between(spec: ScheduleSpec, start: datetime, end: datetime, *, limit: int) -> tuple[datetime, ...]:
-    """The first `limit` nominal times in [start, end]."""
+    """Returns the first `limit` nominal times in [start, end]."""
     times = nominal_times(spec, after=start - MILLISECOND)
     return tuple(islice(takewhile(lambda nominal: nominal <= end, times), limit))
 
 
 def _step(spec: ScheduleSpec) -> timedelta:
-    """In whole milliseconds, so that a nominal time survives being stored."""
+    """Rounds to whole milliseconds, so that a nominal time stays equal when stored."""
     every = spec.every or timedelta(seconds=1)
     return every // MILLISECOND * MILLISECOND
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Ticks from `nominal_at` to `until` that started no run; `app_id` None means no app's."""
+    """Ticks from `nominal_at` to `until` that started no run for an app, or any."""
 
     reason: str
     nominal_at: datetime
@@ -184,8 +193,8 @@ class Skip:
     detail: str = ""
 
     def as_note(self) -> dict[str, Any]:
-        """Without when it was written."""
-        said = {
+        """Builds the note; its writer adds the time."""
+        fields = {
             "reason": self.reason,
             "app_id": self.app_id,
             "nominal_at": self.nominal_at,
@@ -194,7 +203,7 @@ class Skip:
             "exact": None if self.exact else False,
             "detail": self.detail[:300] or None,
         }
-        return {name: value for name, value in said.items() if value is not None}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 def missed_skips(missed_times: MissedTimes | None) -> list[Skip]:
@@ -212,12 +221,15 @@ def missed_skips(missed_times: MissedTimes | None) -> list[Skip]:
 
 
 def skips_of_plan(plan: TickPlan, reason: str, detail: str = "") -> list[Skip]:
-    """What a plan fires, for no app at all."""
+    """Skips all times of a plan, for all apps."""
     return [Skip(reason, nominal, detail=detail) for nominal in plan.fire_times]
 
 
 class Skips:
-    """Of one firing: all are counted, and of ten thousand apps times a thousand ticks only the newest are kept."""
+    """The skips of one fire.
+
+    All are counted; of ten thousand apps and a thousand ticks the newest are kept.
+    """
 
     def __init__(self, skips: Iterable[Skip] = ()) -> None:
         self.notes = Notes()
@@ -231,7 +243,7 @@ class Skips:
 
     @property
     def last_by_reason(self) -> Mapping[str, Skip]:
-        """Of each reason."""
+        """The newest skip of each reason."""
         return self._last
 
     def add(self, skips: Iterable[Skip]) -> None:

@@ -1,4 +1,4 @@
-"""Starting: ticks become runs, or skips with a reason. Whatever is asked of the store is asked for many at once."""
+"""The tick starter: turns ticks into runs, or into skips with a reason."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from accounting.infra.aio import gather_all
 from accounting.infra.store_errors import is_unavailable
 from triggers.acceptance import Acceptance
 from triggers.event_expressions import ExpressionError
-from triggers.register.trigger_record import Pause, app_field_name
+from triggers.register.trigger_record import Pause
 from triggers.register.trigger_store import MAX_PAUSED_APPS, TriggerStore
 from triggers.schedule.overlap import cancel_previous, find_overlaps
 from triggers.schedule.schedule_store import DueSchedule
@@ -24,15 +24,14 @@ from workers.store.trigger_runs import TriggerRuns
 
 log = logging.getLogger(__name__)
 
-
 PAUSED_BY = "the scheduler"
 
 
 async def pause_failing(runs: RunStore, triggers: TriggerStore, ticks: Sequence[Tick], now: datetime) -> set[Tick]:
-    """Those whose apps have just been paused for their failures."""
-    asked = [tick for tick in ticks if spec_of(tick.trigger).pause_after_failures is not None]
-    failed = await gather_all(_has_failed_too_often(runs, tick) for tick in asked)
-    failing = {tick for tick, too_often in zip(asked, failed, strict=True) if too_often}
+    """Pauses the triggers of ticks that failed too often, and returns these ticks."""
+    limited = [tick for tick in ticks if spec_of(tick.trigger).pause_after_failures is not None]
+    failed = await gather_all(_has_failed_too_often(runs, tick) for tick in limited)
+    failing = {tick for tick, too_often in zip(limited, failed, strict=True) if too_often}
     await gather_all(_pause_trigger(triggers, tick, now) for tick in failing)
     return failing
 
@@ -44,7 +43,7 @@ async def _has_failed_too_often(runs: RunStore, tick: Tick) -> bool:
         tick.trigger.spec.name,
         tick.app_id,
         up_to=limit,
-        since=last_resumed_at(tick.record.document, tick.app_id),
+        since=tick.due.record.last_resumed_at(tick.app_id),
     )
     return failures >= limit
 
@@ -52,28 +51,23 @@ async def _has_failed_too_often(runs: RunStore, tick: Tick) -> bool:
 async def _pause_trigger(triggers: TriggerStore, tick: Tick, now: datetime) -> None:
     limit = spec_of(tick.trigger).pause_after_failures
     pause = Pause(now, PAUSED_BY, f"its last {limit} runs failed", "failures")
-    paused = tick.record.paused_apps
-    # A document holds only so many pauses of single apps. Where so many fail, it is the trigger that fails.
-    whole = tick.trigger.app_id is not None or len(paused) >= MAX_PAUSED_APPS
-    await triggers.pause(tick.trigger, pause, app_id=None if whole else tick.app_id)
+    paused = tick.due.record.paused_apps
+    # A document holds a bounded number of pauses by app. With so many failing apps the whole trigger is paused.
+    is_whole = tick.trigger.app_id is not None or len(paused) >= MAX_PAUSED_APPS
+    await triggers.pause(tick.trigger, pause, app_id=None if is_whole else tick.app_id)
     log.warning(
         "trigger_paused_after_failures",
         extra={"trigger": tick.trigger.id, "app_id": tick.app_id, "failures": limit},
     )
 
 
-def last_resumed_at(document: Mapping[str, object], app_id: str | None = None) -> datetime | None:
-    """When the trigger, or the trigger for this app, was last resumed."""
-    apps = document.get("resumed_apps")
-    own = apps.get(app_field_name(app_id)) if isinstance(apps, Mapping) and app_id is not None else None
-    times = [time for time in (document.get("resumed_at"), own) if isinstance(time, datetime)]
-    return max(times, default=None)
-
-
 @dataclass(slots=True)
 class StartResult:
-    """What became of some ticks of one schedule. `accepted` are also those that another scheduler has started: whoever
-    moves the schedule on counts them all. `failed`: the store refused a run, and the tick is not over."""
+    """The result of a batch of ticks of one schedule.
+
+    `accepted` includes runs that another scheduler started: the one that advances the schedule counts all of them.
+    `has_failed`: the store refused a run, and the tick stays due.
+    """
 
     accepted: int = 0
     skips: list[Skip] = field(default_factory=list)
@@ -90,28 +84,33 @@ class TickStarter:
         self._clock = clock
 
     async def start(self, requested: Sequence[tuple[DueSchedule, datetime, str]]) -> Mapping[str, StartResult]:
-        """By trigger: a schedule that is due, a nominal time of it, and an app."""
-        started = {due.id: StartResult() for due, _, _ in requested}
-        made = self._make_ticks(requested, started)
-        there = await self._find_existing(made)
-        ticks = [tick for tick in made if tick not in there]
+        """Starts the requested schedules, times and apps.
+
+        Returns the results by trigger id.
+        """
+        results = {due.id: StartResult() for due, _, _ in requested}
+        all_ticks = self._make_ticks(requested, results)
+        existing = await self._find_existing(all_ticks)
+        ticks = [tick for tick in all_ticks if tick not in existing]
         paused = await pause_failing(self._runs, self._triggers, ticks, self._clock())
         refused = dict.fromkeys(paused, PAUSED)
         refused |= await find_overlaps(self._runs, [tick for tick in ticks if tick not in paused])
         for tick, reason in refused.items():
-            started[tick.trigger_id].skips.append(Skip(reason, tick.nominal, tick.app_id))
-        for tick in there:
-            started[tick.trigger_id].accepted += 1
-        await gather_all(self._accept(tick, started[tick.trigger_id]) for tick in ticks if tick not in refused)
-        return started
+            results[tick.trigger_id].skips.append(Skip(reason, tick.nominal, tick.app_id))
+        for tick in existing:
+            results[tick.trigger_id].accepted += 1
+        await gather_all(self._accept(tick, results[tick.trigger_id]) for tick in ticks if tick not in refused)
+        return results
 
     async def _find_existing(self, ticks: Sequence[Tick]) -> set[Tick]:
-        """Of a tick that is repeated, by a second scheduler or after a crash, only what is missing is made: one
-        question, which an index answers alone."""
+        """Returns the ticks whose runs exist, from another scheduler or before a crash.
+
+        One query finds them, which an index alone answers.
+        """
         if not ticks:
             return set()
-        there = await TriggerRuns(self._runs).known_keys(tick.request.dedupe_key for tick in ticks)
-        return {tick for tick in ticks if tick.request.dedupe_key in there}
+        existing_keys = await TriggerRuns(self._runs).known_keys(tick.request.dedupe_key for tick in ticks)
+        return {tick for tick in ticks if tick.request.dedupe_key in existing_keys}
 
     def _make_ticks(
         self, requested: Sequence[tuple[DueSchedule, datetime, str]], results: Mapping[str, StartResult]
@@ -137,7 +136,7 @@ class TickStarter:
         except OperationFailure as error:
             if is_unavailable(error):
                 raise
-            # The server is there and refuses this one: the others must not wait for it.
+            # The server refuses this run only: the other ticks must not wait for it.
             log.error("schedule_failed", extra={"trigger": tick.trigger_id, "app_id": tick.app_id, "code": error.code})
             result.has_failed = True
         else:
@@ -145,8 +144,8 @@ class TickStarter:
 
 
 def _is_paused(due: DueSchedule, nominal: datetime, app_id: str) -> bool:
-    """Also a time before it was resumed: that passed during the pause, and nobody was there to see it."""
-    resumed = last_resumed_at(due.record.document, app_id)
+    """Returns True also for a time before the resumption: it passed during the pause."""
+    resumed = due.record.last_resumed_at(app_id)
     return due.record.pause_of(app_id) is not None or (resumed is not None and nominal <= resumed)
 
 

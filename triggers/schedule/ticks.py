@@ -1,4 +1,4 @@
-"""A tick: one nominal time of a schedule for one app, and the run that is asked for."""
+"""Ticks: one nominal time of a schedule for one app, and its run request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,6 @@ from ulid import ULID
 
 from triggers.occurrence import Occurrence, build_run_request
 from triggers.register.trigger import Trigger
-from triggers.register.trigger_record import TriggerRecord
 from triggers.schedule.schedule_store import DueSchedule
 from triggers.schedule.schedule_triggers import spec_of
 from triggers.schedule.tick_plan import MILLISECOND, next_nominal
@@ -35,35 +34,31 @@ class Tick:
         return self.due.trigger
 
     @property
-    def record(self) -> TriggerRecord:
-        return self.due.record
-
-    @property
     def app_id(self) -> str:
         return self.request.app_id
 
 
 def make_tick(due: DueSchedule, nominal: datetime, app_id: str, *, fired_at: datetime) -> Tick:
-    """Raises PayloadError for expressions that cannot be computed."""
+    """Raises ExpressionError for expressions that cannot be computed."""
     trigger = due.trigger
-    happening = tick_occurrence(trigger, app_id, nominal, fired_at=fired_at)
+    occurrence = tick_occurrence(trigger, app_id, nominal, fired_at=fired_at)
     order_key = order_key_of(trigger)
     request = build_run_request(
-        happening,
+        occurrence,
         not_before=jittered_start(spec_of(trigger), due.id, app_id, nominal),
         order_key=order_key,
-        order_seq=order_key and happening.id,
+        order_seq=order_key and occurrence.id,
     )
     return Tick(due, nominal, request)
 
 
 def order_key_of(trigger: Trigger) -> str | None:
-    """Of runs that may wait for each other: the store lets one of them be worked on at a time."""
+    """Returns the order key of runs of which the store releases one at a time."""
     return f"schedule/{trigger.label}" if spec_of(trigger).overlap in ("buffer_one", "cancel_previous") else None
 
 
 def tick_occurrence(trigger: Trigger, app_id: str, nominal: datetime, *, fired_at: datetime) -> Occurrence:
-    """The same id whoever makes it whenever: no nominal time is run twice."""
+    """Builds an id from the nominal time alone, so that no time runs twice."""
     at = nominal.isoformat()
     data = {"nominal_at": at, "fired_at": fired_at.isoformat(), "app_id": app_id}
     return Occurrence(trigger, app_id, at, fired_at, data, nominal_at=nominal)
@@ -76,7 +71,7 @@ def manual_tick_occurrence(trigger: Trigger, app_id: str, event: Mapping[str, An
 
 
 def jittered_start(spec: ScheduleSpec, trigger_id: str, app_id: str, nominal: datetime) -> datetime | None:
-    """When a run may start; None where there is no jitter. Before the next nominal time, whatever the jitter is."""
+    """Returns when a run may start, before the next nominal time; None without jitter."""
     if not spec.jitter:
         return None
     widest = spec.jitter
@@ -90,6 +85,6 @@ def jittered_start(spec: ScheduleSpec, trigger_id: str, app_id: str, nominal: da
 
 
 def _hash_fraction(text: str) -> float:
-    """From 0 to 1."""
+    """Maps a text to a number from 0 to 1."""
     digest = blake2b(text.encode(), digest_size=_BITS // 8).digest()
     return int.from_bytes(digest, "big") / float((1 << _BITS) - 1)

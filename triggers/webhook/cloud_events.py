@@ -1,4 +1,4 @@
-"""CloudEvents 1.0 over HTTP: the structured mode as it is, the binary mode put into the same shape."""
+"""CloudEvents 1.0 over HTTP, in binary and structured mode."""
 
 import re
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ _MAX_LENGTH = 2_000
 
 
 class NotACloudEventError(ValueError):
-    """What is wrong with it, in words for its sender."""
+    """The text tells the sender what is wrong."""
 
 
 def is_binary_mode(headers: Mapping[str, str]) -> bool:
-    """One of them is enough: a sender that forgot the others is told so, and not taken for something else."""
+    """Needs one required header: a sender without the others gets an error."""
     return not _REQUIRED_HEADERS.isdisjoint(headers)
 
 
 def read_attributes(headers: Mapping[str, str]) -> dict[str, Any]:
-    """The attributes of a binary event, without its data."""
+    """Returns the attributes of a binary event, without its data."""
     event: dict[str, Any] = {}
     for header, value in headers.items():
         name = header.removeprefix(_HEADER)
@@ -49,12 +49,15 @@ def check_cloud_event(event: Any) -> None:
 
 
 def cloud_event_id(event: Mapping[str, Any]) -> str:
-    """Two events with one source and one id are one. No source has a space in it, so no two names are equal."""
+    """Joins source and id, which identify an event.
+
+    A source has no spaces, so the result is unique.
+    """
     return f"{event['source']} {event['id']}"
 
 
 def _decode_header(name: str, value: str) -> str:
-    """Headers hold ASCII; anything else is percent-encoded UTF-8."""
+    """Decodes percent-encoded UTF-8: headers hold ASCII only."""
     try:
         return unquote(value, errors="strict")
     except UnicodeDecodeError:

@@ -1,17 +1,14 @@
-"""Content: a call's body, of whatever kind the trigger takes, as the event that its expressions see."""
+"""Request content: parses a webhook's body into its event."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
-from urllib.parse import parse_qsl
 
 from triggers.gateway.http_problems import ProblemError
-from triggers.gateway.request_body import is_json_type, media_type_of, parse_json
+from triggers.gateway.request_body import URLENCODED, is_json_type, media_type_of, parse_json, parse_urlencoded
 from triggers.webhook import cloud_events
 from workflows.package.trigger_specs.webhook_spec import BodyKind, WebhookSpec
 
-URLENCODED = "application/x-www-form-urlencoded"
-MAX_FIELDS = 1_000
 _MEDIA_TYPES: Mapping[BodyKind, str] = {"json": "application/json", "form": URLENCODED, "text": "text/plain"}
 CloudEventMode = Literal["structured", "binary"]
 
@@ -23,7 +20,10 @@ class DeclaredContent:
 
 
 def declared_content(spec: WebhookSpec, headers: Mapping[str, str]) -> DeclaredContent:
-    """What the head of a call announces. Raises 415 for what this trigger does not take."""
+    """Reads the kind of content from the headers.
+
+    Raises 415 for one that this trigger does not accept.
+    """
     media = media_type_of(headers)
     if media.startswith(cloud_events.BATCHED):
         raise ProblemError(415, "batches of CloudEvents are not taken; send each event by itself")
@@ -34,12 +34,12 @@ def declared_content(spec: WebhookSpec, headers: Mapping[str, str]) -> DeclaredC
         return DeclaredContent(None, mode)
     kind = _body_kind(media)
     if kind not in spec.body_kinds:
-        raise ProblemError(415, f"send {' or '.join(_MEDIA_TYPES[each] for each in spec.body_kinds)}")
+        raise ProblemError(415, f"send {' or '.join(_MEDIA_TYPES[accepted] for accepted in spec.body_kinds)}")
     return DeclaredContent(kind, mode)
 
 
 def parse_body(declared: DeclaredContent, headers: Mapping[str, str], raw_body: bytes) -> Any:
-    """Raises 400 for a body that is not what its head announced."""
+    """Raises 400 for a body that does not match its headers."""
     try:
         if declared.cloud_event == "binary":
             event = cloud_events.read_attributes(headers)
@@ -87,14 +87,12 @@ def _decode_text(raw_body: bytes) -> str:
 
 
 def _parse_fields(raw_body: bytes) -> Any:
-    """A field that is given more than once is a list. GitHub and Slack put their JSON into a field `payload`, alone:
-    that is then the event, as if it had come as JSON."""
-    try:
-        pairs = parse_qsl(_decode_text(raw_body), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
-    except ValueError:
-        raise ProblemError(400, f"the body is not form fields in UTF-8, or has more than {MAX_FIELDS}") from None
+    """Reads form fields; a repeated field becomes a list.
+
+    GitHub and Slack send JSON in a single field `payload`, which is then the event itself.
+    """
     fields: dict[str, Any] = {}
-    for name, value in pairs:
+    for name, value in parse_urlencoded(raw_body):
         before = fields.get(name)
         fields[name] = value if before is None else [*(before if isinstance(before, list) else [before]), value]
     if list(fields) == ["payload"] and isinstance(fields["payload"], str) and fields["payload"].startswith("{"):

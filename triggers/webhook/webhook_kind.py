@@ -1,25 +1,22 @@
-"""The kind `webhook`: when it is inactive, who may make one, and what there is to tell of it."""
+"""The kind `webhook`: a signed HTTP call."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote
 
 from pymongo.asynchronous.database import AsyncDatabase
 from ulid import ULID
 
 from triggers.occurrence import Occurrence
-from triggers.register.trigger import Trigger
+from triggers.register.trigger import Trigger, call_paths
 from triggers.register.trigger_record import TriggerRecord
 from triggers.trigger_kind import Role
 from triggers.webhook.schemes.scheme_registry import SCHEMES
 from triggers.webhook.webhook_secrets import secret_problems, unverified_problem
 from workers.settings import Settings
-from workflows.package.trigger_specs.base_trigger import is_expression
 from workflows.package.trigger_specs.trigger_spec import TriggerSpec
 from workflows.package.trigger_specs.webhook_spec import Verification, WebhookSpec
 
-ANY_APP = "{app}"  # in the address of a webhook whose event names the app
 _IDS_IN_HEADERS = {
     "standard": "the header webhook-id",
     "svix": "the header svix-id",
@@ -39,7 +36,7 @@ class WebhookKind:
         if problem is not None or spec.verify.scheme == "none":
             return problem
         problems = secret_problems(spec.verify, settings).values()
-        return next((each for each in problems if each is not None), None) if all(problems) else None
+        return next((problem for problem in problems if problem is not None), None) if all(problems) else None
 
     def app_key_refusal(self, spec: TriggerSpec) -> str | None:
         verify = _webhook_spec(spec).verify
@@ -65,7 +62,7 @@ class WebhookKind:
         spec = _webhook_spec(trigger.spec)
         problems = secret_problems(spec.verify, settings)
         return {
-            "addresses": {app_id: webhook_path(trigger, app_id) for app_id in _allowed_apps(trigger)},
+            "addresses": call_paths(trigger, "/hooks"),
             "scheme": spec.verify.scheme,
             "secrets": [{"secret": name, "problem": problem} for name, problem in problems.items()],
             "body_kinds": list(spec.body_kinds),
@@ -74,24 +71,15 @@ class WebhookKind:
         }
 
     def manual_event(self, trigger: Trigger, app_id: str, event: Mapping[str, Any], now: datetime) -> Occurrence:
-        """As if the event had come from outside, with a request that had neither headers nor a query."""
+        """Builds the event as if it came in a request without headers and query."""
         data = {"_request": {"headers": {}, "query": {}}, **event}
         return Occurrence(trigger, app_id, f"manual:{ULID()}", now, data)
 
 
-def webhook_path(trigger: Trigger, app_id: str) -> str:
-    app = app_id if app_id == ANY_APP else quote(app_id, safe="")
-    return f"/hooks/{app}/{quote(trigger.workflow, safe='')}/{quote(trigger.spec.name, safe='')}"
-
-
-def _allowed_apps(trigger: Trigger) -> Sequence[str]:
-    return trigger.apps or ((ANY_APP,) if is_expression(trigger.spec.app_id) else ())
-
-
 def dedupe_source(spec: WebhookSpec) -> str | None:
-    """In the order in which the endpoint looks; None when every call is a run of its own, CloudEvents aside."""
-    own = _id_of_scheme(spec.verify)
-    sources = [own] if own is not None else []
+    """Describes the sources of the dedupe id, in the order of the endpoint."""
+    from_scheme = _id_of_scheme(spec.verify)
+    sources = [from_scheme] if from_scheme is not None else []
     if spec.dedupe is not None:
         sources.append(f"dedupe: {spec.dedupe}")
     return ", else ".join([*sources, "a CloudEvent's source and id"])
@@ -105,7 +93,7 @@ def _id_of_scheme(verify: Verification) -> str | None:
 
 
 def _webhook_spec(spec: TriggerSpec) -> WebhookSpec:
-    assert isinstance(spec, WebhookSpec)  # noqa: S101 -- the kinds are looked up by the spec's type
+    assert isinstance(spec, WebhookSpec)  # noqa: S101 -- kinds are looked up by the spec's type
     return spec
 
 

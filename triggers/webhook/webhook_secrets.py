@@ -1,4 +1,4 @@
-"""Webhook secrets: a trigger's references resolved for one call, with one warning for what is missing."""
+"""Webhook secrets: resolves a trigger's secret references for each call."""
 
 import logging
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from workflows.package.trigger_specs.webhook_spec import Verification, WebhookSp
 
 log = logging.getLogger(__name__)
 
-MAX_REPORTED = 1_000  # triggers that are made at run time come and go
+MAX_REPORTED = 1_000  # triggers created at run time come and go
 _UNVERIFIED = (
     "scheme none is refused in production: name a scheme, or write even_in_production: true beside it "
     "to let anybody start runs"
@@ -17,7 +17,10 @@ _UNVERIFIED = (
 
 
 def secret_problems(verify: Verification, settings: Settings) -> Mapping[str, str | None]:
-    """By reference; None when it can be resolved now. The secrets themselves stay here."""
+    """Maps each reference to its problem, or to None when it resolves now.
+
+    The secrets stay in this module.
+    """
     return {reference: _resolve_secret(reference, settings)[1] for reference in verify.secret}
 
 
@@ -30,12 +33,14 @@ def unverified_problem(verify: Verification, settings: Settings) -> str | None:
 class WebhookSecrets:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # Strangers may call an inactive trigger as often as they like; the log hears of it once.
+        # Anyone may call an inactive trigger any number of times; each problem is logged once.
         self._reported: set[tuple[str, str]] = set()
 
     def resolve(self, trigger: Trigger, spec: WebhookSpec) -> tuple[str, ...] | None:
-        """Those that can be resolved now: a rotated file is read with the next call, a missing one left out.
-        None when nobody may call at all."""
+        """Returns the secrets that resolve now; None when the trigger is inactive.
+
+        A rotated file is read with the next call. A secret that is missing is left out.
+        """
         verify = spec.verify
         problem = unverified_problem(verify, self._settings)
         if problem is not None:
@@ -61,7 +66,10 @@ class WebhookSecrets:
 
 
 def _resolve_secret(reference: str, settings: Settings) -> tuple[str, str | None]:
-    """The secret, or what is wrong with it. Anybody could sign with an empty key."""
+    """Returns the secret, or its problem.
+
+    An empty secret is one: anyone could sign with it.
+    """
     try:
         secret = settings.resolve_secret(reference)
     except SettingsError as error:

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from ops.cli.groups import triggers as commands
 from tests.integration.ops.command import CommandResult, unattended
 from tests.integration.stage import Stage, relay
-from tests.integration.triggers.control.ground import TRIGGERS
+from tests.integration.triggers.control.trigger_bench import TRIGGERS
 from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration
@@ -141,7 +141,7 @@ async def test_a_refusal_is_one_line_with_an_exit_code(stage: Stage) -> None:
             "unattended: there is no trigger nothing; `unattended triggers list` lists the triggers\n",
         ),
         (("fire", "paid"), 2, "unattended: --app: is needed, as =fullDocument.app_id selects no app from the event"),
-        (("resume", "nightly", "--from", "now"), 1, "only triggers on changes or ended runs go on"),
+        (("resume", "nightly", "--from", "now"), 1, "only triggers on changes or ended runs have a position"),
         (("remove", "nightly", "--yes"), 1, "edit its triggers.yaml instead"),
         (("remove", "hourly"), 2, "use --yes"),
         (("edit", "hourly", HOURLY, "--revision", "7"), 1, "was edited meanwhile and has revision 1 now"),

@@ -76,7 +76,7 @@ def watch(page: Page, address: tuple[str, int]) -> list[str]:
     seen: list[str] = []
 
     def on_console(message: ConsoleMessage) -> None:
-        # That a page came with 422 or 503 is told as an error too.
+        # Chromium also reports a page with status 422 or 503 as an error.
         if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
             seen.append(f"console: {message.text}")
 

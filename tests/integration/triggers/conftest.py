@@ -1,4 +1,4 @@
-"""What the trigger tests share: an acceptance whose wake-ups are only noted."""
+"""Shared fixtures of the trigger tests: an acceptance that records its wake-ups."""
 
 from collections.abc import AsyncIterator
 

@@ -121,7 +121,7 @@ async def connect(address: tuple[str, int]) -> AsyncIterator[Pair]:
 
 
 async def read_to_end(reader: asyncio.StreamReader) -> bytes:
-    """What the server said until it closed the connection."""
+    """What the server sent until it closed the connection."""
     said = b""
     async with asyncio.timeout(20):
         try:

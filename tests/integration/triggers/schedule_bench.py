@@ -1,20 +1,22 @@
 """A scheduler on a real MongoDB and on a clock that the test moves."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from prometheus_client import CollectorRegistry
-from pymongo.asynchronous.database import AsyncDatabase
 
 from tests.trigger_packages import package_with_triggers
 from triggers.acceptance import Acceptance
 from triggers.register.trigger import Trigger
 from triggers.register.trigger_store import TriggerStore
+from triggers.role_context import RoleContext, build_role_context
 from triggers.schedule.schedule_kind import KIND
 from triggers.schedule.schedule_metrics import ScheduleMetrics
 from triggers.schedule.scheduler import Scheduler
+from workers.broker.wakeups import Wakeups
+from workers.settings import Settings
 from workers.store.run_store import RunStore
 from workflows.package.catalog import Catalog
 from workflows.package.normal_form.package_model import Package
@@ -26,13 +28,10 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 
 
-@dataclass(frozen=True)
-class Ground:
-    database: AsyncDatabase[dict[str, Any]]
-    store: RunStore
-    acceptance: Acceptance
-    triggers: TriggerStore
-    catalog: Catalog
+def scheduler_context(store: RunStore, acceptance: Acceptance) -> RoleContext:
+    """Builds a role's context on this store, with the acceptance of the test."""
+    context = build_role_context(store.database, Settings(), catalog=Catalog(()), wakeups=Wakeups(lambda _: None))
+    return replace(context, store=store, acceptance=acceptance)
 
 
 class FakeClock:
@@ -44,7 +43,7 @@ class FakeClock:
 
 
 class ScheduleBench:
-    """One scheduler with what a test wants to turn and see."""
+    """One scheduler, with the controls and observations of a test."""
 
     def __init__(self, store: RunStore, acceptance: Acceptance, clock: Callable[[], datetime]) -> None:
         self.registry = CollectorRegistry()
@@ -52,9 +51,9 @@ class ScheduleBench:
         self.store = store
         self.triggers = TriggerStore(store.database)
         self.clock = clock
-        self.ground = Ground(store.database, store, acceptance, self.triggers, Catalog(()))
+        self.context = scheduler_context(store, acceptance)
         self.scheduler = Scheduler(
-            self.ground, metrics=ScheduleMetrics(self.registry), clock=clock, packages=lambda: self.packages
+            self.context, metrics=ScheduleMetrics(self.registry), clock=clock, packages=lambda: self.packages
         )
 
     async def ensure_indexes(self) -> None:

@@ -120,7 +120,7 @@ class StreamBench:
         assert await self.run_inputs() == sorted(orders)
 
     async def record(self, trigger: Trigger | None = None) -> TriggerRecord:
-        """What `triggers show` can tell, once it is written."""
+        """The record for `triggers show`, once it is written."""
         await self.tally.write()
         record = await self.triggers.find((trigger or self.trigger).id)
         assert record is not None

@@ -167,10 +167,10 @@ async def test_an_owner_that_lost_its_lease_cannot_move_the_position(bench: Stre
         await bench.orders.insert_one({"_id": 1})
         await bench.wait_for_runs(1)
 
-        async def noticed() -> bool:
+        async def has_noticed() -> bool:
             return bench.metric("stream_state", stream=bench.shop.name) == 0
 
-        await wait_until(noticed, "the owner noticed that it is none")
+        await wait_until(has_noticed, "the owner noticed that it is none")
 
     assert (await bench.stream())["resume_token"] == {"_data": "theirs"}
 
@@ -229,11 +229,11 @@ async def test_a_new_trigger_joins_the_stream_without_a_gap(bench: StreamBench) 
         await bench.wait_for_runs(1)
         bench.declare({}, {"name": "refunds", "collection": "refunds"})
 
-        async def joined() -> bool:
+        async def has_joined() -> bool:
             await bench.shop["refunds"].insert_one({})
             return any(run["trigger"]["name"] == "refunds" for run in await bench.store.list())
 
-        await wait_until(joined, "a run by the new trigger")
+        await wait_until(has_joined, "a run by the new trigger")
 
     assert bench.metric("stream_gaps_total", stream=bench.shop.name) is None
 
@@ -307,7 +307,7 @@ async def test_a_lost_position_continues_from_now_if_all_triggers_allow_it(
 
 
 async def test_the_moment_a_lost_position_goes_on_from_is_kept(bench: StreamBench) -> None:
-    """A watcher that dies right then must not make the gap longer than it was told."""
+    """A watcher that dies at that moment must not extend the gap."""
     streams = StreamStore(bench.store.database, owner="me", lease_s=60)
     await streams.acquire_lease("shop")
     await streams.suspend("shop", Gap(None, None, "history_lost"))

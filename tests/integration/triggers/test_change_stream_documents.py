@@ -154,7 +154,7 @@ async def test_a_pipeline_that_the_server_refuses_stops_its_own_trigger_alone(be
 
 
 async def test_a_stream_that_was_never_readable_shows_the_age_of_its_position(bench: StreamBench) -> None:
-    """As when a watcher is started again while MongoDB refuses: the oplog moves on, and somebody has to hear of it."""
+    """A watcher restarts while MongoDB refuses the stream: the oplog goes on, and alerts must show it."""
     stream = f"{bench.shop.name}/Orders/wrong"
     bench.declare({"name": "wrong", "pipeline": [{"$match": {"fullDocument.n": 2}}]})
     async with bench.watching(stream):

@@ -22,7 +22,7 @@ def count(context_variables=None):
 
 
 def declare(stage: Stage) -> None:
-    """Each run counts a visit of the customer whose change has started it: one more change."""
+    """Each run counts a visit of its customer, which is one more change."""
     place = {"database_name": stage.store.database.name, "collection": "customers", "search_by": "customer_id"}
     customer = {"type": "data_entity", **place, "fields": ["visits"], "write_strategy": "immediate"}
     trigger = {

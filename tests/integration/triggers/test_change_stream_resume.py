@@ -1,4 +1,4 @@
-"""Letting a stream go on: from now, from its position, from a time; and what is told about it."""
+"""Resuming a stream: from now, from its position, from a time; and its status."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -51,7 +51,7 @@ async def test_a_suspended_stream_goes_on_from_now_and_its_gap_ends(bench: Strea
     await suspend_stream(bench)
     await bench.orders.insert_one({"_id": 2})
     await StreamControl(bench.store.database).resume(bench.shop.name, NOW, by="ada")
-    await bench.orders.insert_one({"_id": 3})  # now is when it was said, not when somebody reads again
+    await bench.orders.insert_one({"_id": 3})  # "now" is the time of the command, not that of the next read
 
     async with bench.watching():
         await bench.wait_for_runs(1, 3)

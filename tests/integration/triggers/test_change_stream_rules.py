@@ -100,11 +100,11 @@ async def test_changes_of_a_document_in_quick_succession_are_one_run(bench: Stre
         await bench.orders.update_one({"_id": 1}, {"$set": {"n": 1}})
         await bench.orders.update_one({"_id": 1}, {"$set": {"n": 2}})
 
-        async def merged() -> bool:
+        async def are_merged() -> bool:
             runs = await bench.store.list()
             return sorted((run["input"]["order"], run["input"]["n"]) for run in runs) == [(1, 2), (2, 0)]
 
-        await wait_until(merged, "one run for each document")
+        await wait_until(are_merged, "one run for each document")
         start = (await bench.stream())["resume_token"]
         assert all(run["not_before"] is not None for run in await bench.store.list())
 
@@ -217,11 +217,11 @@ async def test_a_paused_trigger_skips_with_its_note_and_the_stream_continues(ben
         await bench.wait_for_runs(1, 2)
         await bench.triggers.resume(bench.trigger)
 
-        async def resumed() -> bool:
+        async def is_resumed() -> bool:
             await bench.orders.insert_one({})
             return any(run["trigger"]["name"] == "paid" for run in await bench.store.list())
 
-        await wait_until(resumed, "a run by the resumed trigger")
+        await wait_until(is_resumed, "a run by the resumed trigger")
 
     assert notes[0]["detail"] == "stocktaking"
     assert (await bench.record()).counts["skipped.when"] == 1
@@ -249,23 +249,23 @@ async def test_a_trigger_made_at_run_time_starts_runs_of_its_app_from_then_on(be
         other = Trigger("Orders", bench.spec(name="other", apps=()), app_id="initech")
         await bench.triggers.create(other)
 
-        async def fired() -> bool:
+        async def has_fired() -> bool:
             await bench.orders.insert_one({})
             return any(run["trigger"]["name"] == "other" for run in await bench.store.list())
 
-        await wait_until(fired, "a run by the trigger made at run time")
+        await wait_until(has_fired, "a run by the trigger made at run time")
         apps = {(run["trigger"]["name"], run["app_id"]) for run in await bench.store.list()}
         assert apps == {("paid", "acme"), ("other", "initech")}
         assert await bench.triggers.remove(other.id)
 
-        async def gone() -> bool:
+        async def is_gone() -> bool:
             count = await bench.store.runs.count_documents({"trigger.name": "other"})
             await bench.orders.insert_one({})
             before = await bench.store.runs.count_documents({"trigger.name": "paid"})
             await wait_until(lambda: has_more_runs_than(bench, before - 1), "seen")
             return await bench.store.runs.count_documents({"trigger.name": "other"}) == count
 
-        await wait_until(gone, "no more runs by the removed trigger")
+        await wait_until(is_gone, "no more runs by the removed trigger")
 
 
 async def has_more_runs_than(bench: StreamBench, count: int) -> bool:

@@ -12,7 +12,7 @@ from workers.settings import Settings
 
 pytestmark = pytest.mark.integration
 
-# A table or an example that goes on where nobody sees it.
+# A table or an example that is cut off.
 CUT_OFF = """() => [...document.querySelectorAll(".wide, pre")]
   .filter(each => each.scrollWidth > each.clientWidth).map(each => each.outerHTML)"""
 LOOKS: tuple[tuple[Literal["light", "dark"], int], ...] = (("light", 1280), ("dark", 320))

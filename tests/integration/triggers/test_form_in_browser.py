@@ -1,4 +1,4 @@
-"""The form in a real browser: without scripts, by keyboard, on a narrow screen, in the dark, and under attack."""
+"""The form in Chromium: without scripts, by keyboard, narrow, dark, and under attack."""
 
 import asyncio
 import re

@@ -221,10 +221,10 @@ async def test_a_form_paused_while_being_filled_in_gives_the_answers_back(fresh_
 
     await triggers.resume(DEMO_FORM)
 
-    async def taken() -> bool:
+    async def is_accepted() -> bool:
         return (await client.post(DEMO, data=filled_in)).status_code == 303
 
-    await wait_until(taken, "it is open again")
+    await wait_until(is_accepted, "it is open again")
     assert len(await fresh_gateway.runs()) == 1
 
 
@@ -314,7 +314,7 @@ async def test_while_the_store_is_away_a_browser_keeps_and_resends_its_answers(
     assert [sent.status_code, looked.status_code] == [503, 503]
     assert [sent.headers["retry-after"], looked.headers["retry-after"]] == ["5", "5"]
     assert parse_html(looked.text).one("h1").text == "We cannot answer just now"
-    monkeypatch.setattr("triggers.register.trigger_lookup.CACHE_TTL_S", 0.0)
+    monkeypatch.setattr("triggers.gateway.trigger_lookup.CACHE_TTL_S", 0.0)
     sent = await client.post(LEAD, data=filled_in)  # whether it is paused is not known by now
     assert (sent.status_code, sent.headers["retry-after"]) == (503, "5")
     shown = parse_html(sent.text)
@@ -323,10 +323,10 @@ async def test_while_the_store_is_away_a_browser_keeps_and_resends_its_answers(
     assert {**again, **delivery_of(shown)} == {**filled_in, "newsletter": "true"}
     del again["newsletter"]  # shown, and not ticked
 
-    async def taken() -> bool:
+    async def is_accepted() -> bool:
         return (await client.post(LEAD, data={**again, **delivery_of(shown)})).status_code == 303
 
-    await wait_until(taken, "the store is back")
+    await wait_until(is_accepted, "the store is back")
     assert await inputs(short_of_patience) == [{"email": "ada@example.com", "seats": 3, "newsletter": False}]
 
 
@@ -352,11 +352,11 @@ async def test_a_form_whose_answers_name_the_app_runs_for_that_app_alone(fresh_g
         "triggers: [{name: routed, type: form_submit, app_id: =tenant, inputs: {tenant: {required: true}}}]"
     )
 
-    async def taken() -> bool:
+    async def is_accepted() -> bool:
         answer = await fresh_gateway.client.post("/forms/acme/Sales/routed", data={"tenant": "acme"}, headers=PROGRAM)
         return answer.status_code == 202
 
-    await wait_until(taken, "the package is read again")
+    await wait_until(is_accepted, "the package is read again")
     elsewhere = "/forms/globex/Sales/routed"
     called = await fresh_gateway.client.post(elsewhere, data={"tenant": "acme"}, headers=PROGRAM)
     sent = await fresh_gateway.client.post(elsewhere, data={"tenant": "acme"})

@@ -1,4 +1,4 @@
-"""Connections of callers who send too much, too slowly, nothing at all, or all at once."""
+"""Connections of callers that send too much, too slowly, nothing, or all at once."""
 
 import asyncio
 import gc

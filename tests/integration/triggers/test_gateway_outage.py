@@ -1,4 +1,4 @@
-"""MongoDB or Redis goes away under load: what was accepted is there, and the rest is told to come again."""
+"""MongoDB or Redis fails under load: accepted calls are durable, and others get 503."""
 
 import asyncio
 import signal
@@ -32,7 +32,7 @@ async def gateway_on(settings: Settings, folder: Path) -> AsyncIterator[Gateway]
 
 
 class Deliveries:
-    """A sender as they are: it repeats a delivery until somebody has taken it."""
+    """A typical sender: it repeats a delivery until it is accepted."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -98,7 +98,7 @@ async def test_a_frozen_mongodb_is_503_in_time_and_a_repeated_delivery_one_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("triggers.gateway.trigger_intake.STORE_TIMEOUT_S", 0.5)
-    monkeypatch.setattr("triggers.register.trigger_lookup.STORE_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("triggers.gateway.trigger_lookup.STORE_TIMEOUT_S", 0.5)
     async with embedded_servers(tmp_path / "servers") as services:
         settings = Settings(mongodb_url=services.mongodb_url, redis_url=services.redis_url)
         async with gateway_on(settings, tmp_path) as gateway:

@@ -100,7 +100,7 @@ async def test_what_became_of_calls_is_written_while_the_gateway_runs(settings: 
         assert (await client.post("/forms/acme/Sales/lead", content=b"--x\r\n\xff", headers=kind)).status_code == 400
     process.send_signal(signal.SIGTERM)
     _, log = await asyncio.wait_for(process.communicate(), 15)
-    assert b"invalid character" not in log  # the parser's own words: strangers choose how often it says them
+    assert b"invalid character" not in log  # the parser's own messages: callers decide how often they come
     await database.client.close()
 
 

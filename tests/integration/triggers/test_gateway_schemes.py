@@ -1,4 +1,4 @@
-"""Every sender of webhooks, through a real server into a real store; and what is told of their calls afterwards."""
+"""Every webhook scheme through a real server into a real store, and its stats."""
 
 import asyncio
 import json
@@ -205,11 +205,11 @@ async def test_a_paused_trigger_asks_its_sender_to_retry_and_hides_from_others(g
     record = await record_of(gateway, trigger)
     assert record.counts == {"refused.paused": 1, "refused.missing_header": 1, "accepted": 1}
 
-    async def accepted() -> bool:
+    async def is_accepted() -> bool:
         return (await gateway.client.post(GITHUB.path, **call)).status_code == 202
 
     await gateway.ground.triggers.resume(trigger, app_id="acme")
-    await wait_until(accepted, "what was sent again is taken after the pause", within_s=2)
+    await wait_until(is_accepted, "what was sent again is taken after the pause", within_s=2)
     assert len(await gateway.runs()) == 2
 
 

@@ -1,4 +1,4 @@
-"""Run status behind API keys, and the health of a gateway whose store is away."""
+"""Run status behind API keys, and health while the store is unavailable."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""MongoDB dies and comes back: scheduler and watcher go on from where they were."""
+"""MongoDB is killed and restarted: scheduler and watcher resume where they were."""
 
 import asyncio
 from collections.abc import AsyncIterator

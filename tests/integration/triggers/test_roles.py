@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 
 ROLE = """
 import asyncio, logging, sys
-from triggers.{role}.serve import serve
+from triggers.{role}_role import serve
 from workers.settings import load_settings
 handler = logging.StreamHandler(sys.stderr)
 handler.setFormatter(logging.Formatter("%(message)s %(metrics)s", defaults={{"metrics": ""}}))
@@ -51,7 +51,7 @@ def packages(settings: Settings, tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def running_role(role: str, settings: Settings, packages: Path) -> AsyncIterator[tuple[Process, str]]:
-    """The process and the address of its metrics, once it says that it is ready."""
+    """Returns the process and the address of its metrics, once it is ready."""
     variables = {
         **os.environ,
         **as_environment(settings),
@@ -64,7 +64,7 @@ async def running_role(role: str, settings: Settings, packages: Path) -> AsyncIt
     assert process.stderr is not None
     try:
         said = []
-        ready = {"schedule": "scheduler_ready", "change_stream": "watcher_ready"}[role]
+        ready = {"schedule.scheduler": "scheduler_ready", "change_stream.watcher": "watcher_ready"}[role]
         async with asyncio.timeout(30):
             while line := (await process.stderr.readline()).decode():
                 said.append(line)
@@ -99,12 +99,12 @@ async def scrape(address: str, path: str = "/metrics") -> str:
 async def test_the_scheduler_fires_measures_and_stops_on_sigterm(
     settings: Settings, packages: Path, store: RunStore
 ) -> None:
-    async with running_role("schedule", settings, packages) as (process, address):
+    async with running_role("schedule.scheduler", settings, packages) as (process, address):
 
-        async def fired() -> bool:
+        async def has_fired() -> bool:
             return len(await store.list(Matching(workflow="Tick"))) >= 2
 
-        await wait_until(fired, "two ticks")
+        await wait_until(has_fired, "two ticks")
         text = await scrape(address)
         probed = [await scrape(address, path) for path in ("/healthz", "/readyz")]
         loaded = await stop_process(process)
@@ -120,13 +120,13 @@ async def test_the_scheduler_fires_measures_and_stops_on_sigterm(
 async def test_the_watcher_delivers_measures_and_stops_on_sigterm(
     settings: Settings, packages: Path, store: RunStore
 ) -> None:
-    async with running_role("change_stream", settings, packages) as (process, address):
+    async with running_role("change_stream.watcher", settings, packages) as (process, address):
 
-        async def delivered() -> bool:
+        async def is_delivered() -> bool:
             await store.database["orders"].insert_one({})
             return bool(await store.list(Matching(workflow="Tick")))
 
-        await wait_until(delivered, "a run for an inserted document")
+        await wait_until(is_delivered, "a run for an inserted document")
         text = await scrape(address)
         probed = [await scrape(address, path) for path in ("/healthz", "/readyz")]
         loaded = await stop_process(process)

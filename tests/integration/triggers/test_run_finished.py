@@ -25,7 +25,7 @@ Document = dict[str, Any]
 
 class SilentWakeups:
     def send(self, run_id: str) -> None:
-        """Nobody works here."""
+        """No worker runs here."""
 
 
 class Chains:
@@ -213,10 +213,10 @@ async def test_a_replay_is_a_chain_of_its_own(chains: Chains) -> None:
         assert again.new_run_id is not None
         await chains.end_run(again.new_run_id)
 
-        async def followed() -> bool:
+        async def has_follower() -> bool:
             return await chains.store.runs.find_one({"parent_run_id": again.new_run_id}) is not None
 
-        await wait_until(followed, "a run that follows the replay")
+        await wait_until(has_follower, "a run that follows the replay")
 
 
 async def test_a_paused_trigger_and_a_mapping_that_fails_are_noted(chains: Chains) -> None:

@@ -39,8 +39,8 @@ async def test_what_ran_at_its_time_is_not_run_again(
     ran = await nominal_times(store)
 
     plan = await plan_backfill(trigger, start=NOON, end=HOURS[4], store=store)
-    done = await make_backfill_runs(plan, schedules.ground.acceptance)
-    again = await make_backfill_runs(plan, schedules.ground.acceptance)
+    done = await make_backfill_runs(plan, schedules.context.acceptance)
+    again = await make_backfill_runs(plan, schedules.context.acceptance)
 
     assert ran == [HOURS[2]]
     assert (plan.there_already, plan.new_runs) == (1, 4)
@@ -55,7 +55,7 @@ async def test_the_tick_itself_finds_what_a_backfill_has_made(
     trigger = schedules.declare(cron="0 * * * *", overlap="allow")
     await schedules.scheduler.tick()
     await make_backfill_runs(
-        await plan_backfill(trigger, start=NOON, end=NOON, store=store), schedules.ground.acceptance
+        await plan_backfill(trigger, start=NOON, end=NOON, store=store), schedules.context.acceptance
     )
 
     await schedules.ticks_at(clock, NOON)
@@ -67,7 +67,7 @@ async def test_runs_of_an_app_go_one_after_another_from_the_oldest_on(
     schedules: ScheduleBench, store: RunStore
 ) -> None:
     plan = await plan_backfill(hourly(apps=("acme", "globex")), start=NOON, end=HOURS[4], store=store)
-    await make_backfill_runs(plan, schedules.ground.acceptance)
+    await make_backfill_runs(plan, schedules.context.acceptance)
 
     for number in range(5):
         ready = await store.runs.find({"lane": {"$exists": True}}).to_list(None)
@@ -83,7 +83,7 @@ async def test_with_overlap_allowed_all_may_start_at_once(schedules: ScheduleBen
     told: list[int] = []
     plan = await plan_backfill(hourly(apps=("acme",)), start=NOON, end=HOURS[4], store=store)
 
-    await make_backfill_runs(plan, schedules.ground.acceptance, overlap="allow", on_progress=told.append)
+    await make_backfill_runs(plan, schedules.context.acceptance, overlap="allow", on_progress=told.append)
 
     assert await store.runs.count_documents({"lane": "acme"}) == 5
     assert told == [5]
@@ -129,7 +129,7 @@ async def test_apps_of_a_collection_and_one_of_them(store: RunStore) -> None:
         ({"apps": {"collection": "runs"}}, {}, "cannot be read"),
         ({"apps": {"collection": "Apps"}}, {"app_id": "acme"}, "does not name it"),
         ({"apps": ("acme",), "cron": "* * * * * *"}, {"start": NOON - 3 * HOUR}, "more than 10000 runs"),
-        ({"apps": ("acme",), "input": {"bad": "=abs(app_id)"}}, {}, "no run can be made of 2026-06-01T12:00"),
+        ({"apps": ("acme",), "input": {"bad": "=abs(app_id)"}}, {}, "no run can be created for 2026-06-01T12:00"),
     ],
 )
 async def test_an_impossible_backfill_is_refused_before_any_run_is_made(

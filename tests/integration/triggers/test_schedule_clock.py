@@ -1,4 +1,4 @@
-"""The clock of a scheduler whose machine is wrong about the time."""
+"""The store clock, on a machine with a wrong clock."""
 
 import time
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""One tick for the apps that a collection names: in portions, each once, and nobody else waits."""
+"""Fan-out: one tick for the apps of a collection, in batches, in the background."""
 
 import logging
 from typing import Any
@@ -101,7 +101,7 @@ async def test_a_fan_out_that_broke_off_is_taken_up_and_makes_what_is_missing(
     assert 0 < broken_off < count
     assert (await schedules.stored_schedule())["next_at"] == NOON
 
-    other = ScheduleBench(store, schedules.ground.acceptance, clock)
+    other = ScheduleBench(store, schedules.context.acceptance, clock)
     other.packages = schedules.packages
     await other.ticks_at(clock, NOON)
 

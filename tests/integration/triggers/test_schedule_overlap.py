@@ -127,7 +127,7 @@ async def test_a_run_made_by_another_scheduler_meanwhile_is_no_self_overlap(
 async def test_jitter_delays_the_start_and_neither_the_run_nor_its_key(
     schedules: ScheduleBench, store: RunStore, clock: FakeClock
 ) -> None:
-    clock.now = noon = datetime(2050, 6, 1, 12, 0, tzinfo=UTC)  # what is to start later is told only until then
+    clock.now = noon = datetime(2050, 6, 1, 12, 0, tzinfo=UTC)  # in the future: a past `not_before` is not stored
     apps = tuple(f"app{number}" for number in range(20))
     schedules.declare(every="1m", jitter="10m", apps=apps)
     await schedules.scheduler.tick()
@@ -253,7 +253,7 @@ async def test_a_backfill_goes_on_beside_the_ticks(
     trigger = schedules.declare(cron="* * * * *", overlap=overlap)
     await schedules.scheduler.tick()
     plan = await plan_backfill(trigger, start=NOON - 5 * MINUTE, end=NOON - MINUTE, store=store)
-    await make_backfill_runs(plan, schedules.ground.acceptance)
+    await make_backfill_runs(plan, schedules.context.acceptance)
 
     await schedules.ticks_at(clock, NOON)
 

@@ -30,25 +30,25 @@ async def test_a_stream_that_does_not_get_on_is_named_until_it_does(
     bench.declare({})
     watcher = bench.watcher(patience_s=0.3)
 
-    async def named() -> bool:
+    async def is_overdue() -> bool:
         return bool(watcher.overdue_streams())
 
-    async def well() -> bool:
+    async def is_well() -> bool:
         return not watcher.overdue_streams()
 
     async with bench.watching(watcher=watcher):
-        assert await well()
+        assert await is_well()
         monkeypatch.setattr(RunStarter, "start", held_up)
         await bench.orders.insert_one({"_id": 1})
         await held.wait()
-        await wait_until(named, "the stream is late")
+        await wait_until(is_overdue, "the stream is late")
         [words] = watcher.overdue_streams()
         let_go.set()
-        await wait_until(well, "the stream gets on")
+        await wait_until(is_well, "the stream gets on")
         await bench.wait_for_runs(1)
 
-    assert words.startswith(f"the stream {bench.shop.name} has owed a saved position for ")
-    assert await well()  # one that is not read any more owes nothing
+    assert words.startswith(f"the stream {bench.shop.name} has saved no position for ")
+    assert await is_well()  # one that is not read any more owes nothing
 
 
 async def test_a_quiet_stream_gets_on(bench: StreamBench) -> None:
@@ -74,10 +74,10 @@ async def test_each_look_at_the_triggers_counts_as_a_step(bench: StreamBench) ->
     steps, stop = StepWatch("look"), asyncio.Event()
     assert steps.check() == ["the step look has not succeeded yet"]
 
-    async def looked() -> bool:
+    async def has_checked() -> bool:
         return not steps.check()
 
     running = asyncio.create_task(bench.watcher(patience_s=0.3).run(stop, watch_step=partial(steps.watch, "look")))
-    await wait_until(looked, "a look")
+    await wait_until(has_checked, "a look")
     stop.set()
     await running

@@ -1,4 +1,7 @@
-"""Acceptance: durable first, then one wake-up. The reconciler would hide it if the wake-up were missing."""
+"""Acceptance: durable first, then one wake-up.
+
+With a reconciler, a missing wake-up would not show.
+"""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -7,17 +10,18 @@ import pytest
 
 from triggers.acceptance import Acceptance
 from workers.store.run import Accepted, RunRequest, TriggerEvent
+from workers.store.run_store import RunStore
 
 
 @dataclass
-class AcceptanceRecorder:
-    """A store and a wake-up that write into one list what happens, in order."""
+class AcceptanceRecorder(RunStore):
+    """A store and wake-ups that record their calls in one list, in order."""
 
     created: bool = True
     broken: bool = False
     happened: list[str] = field(default_factory=list)
 
-    async def insert(self, _request: RunRequest) -> Accepted:
+    async def insert(self, request: RunRequest) -> Accepted:  # noqa: ARG002 -- the store's signature
         if self.broken:
             raise ConnectionError("the store is away")
         self.happened.append("inserted")

@@ -1,4 +1,4 @@
-"""A role's loop outlasts an outage, says so once, and stops when told."""
+"""The service loop survives an outage, logs it once, and stops on request."""
 
 import asyncio
 

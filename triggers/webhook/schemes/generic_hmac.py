@@ -1,4 +1,4 @@
-"""Scheme `hmac`: a signature as the trigger describes it, for senders that have no scheme of their own here."""
+"""Scheme `hmac`: a signature as the trigger describes it."""
 
 import base64
 import binascii
@@ -24,29 +24,29 @@ _PLACEHOLDER = re.compile(r"\{(body|timestamp|id)\}")
 def verify(
     headers: Mapping[str, str], raw_body: bytes, *, secrets: Sequence[str], options: Verification, now: datetime
 ) -> str | None:
-    given = _read_signatures(required_header(headers, _lower(options.header)), options)
+    signatures = _read_signatures(required_header(headers, _lower(options.header)), options)
     timestamp = delivery_id = None
     if options.timestamp_header is not None:
         timestamp = required_header(headers, _lower(options.timestamp_header))
         check_time(timestamp, now, options.tolerance)
     if options.id_header is not None:
-        # What is part of the signed text has to be there; what only names the delivery may be left out.
+        # An id that is part of the signed text is required; one that only identifies the delivery is optional.
         read = required_header if "{id}" in options.signed_template else printable_header
         delivery_id = read(headers, _lower(options.id_header))
     signed = signed_bytes(options.signed_template, body=raw_body, timestamp=timestamp, delivery_id=delivery_id)
-    if not any_equal([hmac.digest(key, signed, options.algorithm) for key in text_keys(secrets)], given):
+    if not any_equal([hmac.digest(key, signed, options.algorithm) for key in text_keys(secrets)], signatures):
         raise SignatureError("no_match")
     return delivery_id
 
 
 def signed_bytes(template: str, *, body: bytes, timestamp: str | None, delivery_id: str | None) -> bytes:
     values = {"body": body, "timestamp": (timestamp or "").encode(), "id": (delivery_id or "").encode()}
-    parts = _PLACEHOLDER.split(template)  # plain text, a name, plain text, …
+    parts = _PLACEHOLDER.split(template)  # literal text, a name, literal text, …
     return b"".join(values[part] if at % 2 else part.encode() for at, part in enumerate(parts))
 
 
 def _read_signatures(header: str, options: Verification) -> list[bytes]:
-    """Those that can be read; a sender that rotates its secret gives several."""
+    """Returns the readable signatures: a sender that rotates its secret sends several."""
     prefix = options.prefix or ""
     parts = [part.strip() for part in header.split(",")]
     if len(parts) > MAX_SIGNATURES:

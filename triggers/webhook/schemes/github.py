@@ -1,4 +1,7 @@
-"""Scheme `github`: X-Hub-Signature-256 over the body, X-GitHub-Delivery as the delivery id."""
+"""Scheme `github`: X-Hub-Signature-256 over the body.
+
+X-GitHub-Delivery is the delivery id.
+"""
 
 import hashlib
 import hmac
@@ -16,17 +19,20 @@ _PREFIX = "sha256="
 
 
 def verify(headers: Mapping[str, str], raw_body: bytes, *, secrets: Sequence[str], **_rest: object) -> str | None:
-    """GitHub signs no timestamp: the delivery id as dedupe key is the only guard against a replay, and as it is not
-    signed either, only against one that changes nothing."""
+    """Verifies the body's signature. GitHub signs no timestamp.
+
+    The dedupe key from the delivery id is the only guard against replays. The id is not signed either, so a replay
+    under another id passes.
+    """
     signature = required_header(headers, "x-hub-signature-256")
     if not signature.startswith(_PREFIX):
         raise SignatureError("malformed_header")
-    given = [signature.removeprefix(_PREFIX).encode()]
-    if not any_equal([sign(key, raw_body).encode() for key in text_keys(secrets)], given):
+    signatures = [signature.removeprefix(_PREFIX).encode()]
+    if not any_equal([sign(key, raw_body).encode() for key in text_keys(secrets)], signatures):
         raise SignatureError("no_match")
     return printable_header(headers, "x-github-delivery")
 
 
 def sign(key: bytes, raw_body: bytes) -> str:
-    """The hexadecimal part of the signature."""
+    """Returns the hexadecimal part of the signature."""
     return hmac.digest(key, raw_body, hashlib.sha256).hex()

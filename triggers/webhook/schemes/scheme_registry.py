@@ -1,4 +1,4 @@
-"""Verification: the schemes by name, as a trigger's `verify.scheme` names them."""
+"""The verification schemes, by the name in a trigger's `verify.scheme`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ __all__ = ["SCHEMES", "SignatureError", "Verify"]
 @dataclass(frozen=True, slots=True)
 class SchemeRules:
     verify: Verify
-    id_in_body: str | None = None  # the key that names the delivery, where no header does
-    www_authenticate: str | None = None  # what WWW-Authenticate says with a 401: some senders wait for it
+    id_in_body: str | None = None  # the body's key with the delivery id, where no header has it
+    www_authenticate: str | None = None  # the header of a 401: some senders send credentials only after it
 
 
 SCHEMES: Mapping[str, SchemeRules] = {

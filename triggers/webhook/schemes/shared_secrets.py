@@ -1,5 +1,7 @@
-"""Schemes `bearer` and `basic`: the secret itself is in a header; nothing is signed, so the connection has to be
-private. And `none`, which proves nothing."""
+"""Schemes `bearer`, `basic` and `none`.
+
+The secret itself is in a header and nothing is signed, so the connection must be private. `none` verifies nothing.
+"""
 
 import base64
 import binascii
@@ -29,15 +31,18 @@ def verify_basic(
     if scheme.lower() != "basic":
         raise SignatureError("malformed_header")
     try:
-        given = base64.b64decode(encoded.strip(), validate=True)
+        credentials = base64.b64decode(encoded.strip(), validate=True)
     except (binascii.Error, ValueError):
         raise SignatureError("malformed_header") from None
     username = f"{options.username}:".encode("utf-8", "surrogatepass")
-    _check_secret(given, [username + key for key in text_keys(secrets)])
+    _check_secret(credentials, [username + key for key in text_keys(secrets)])
 
 
 def verify_nothing(_headers: Mapping[str, str], _raw_body: bytes, **_rest: object) -> None:
-    """Whether it may be used at all is decided before: see kind.py."""
+    """Accepts each call.
+
+    `webhook_secrets.py` decides whether the trigger may use this scheme.
+    """
 
 
 def _check_secret(sent_secret: bytes, secrets: Sequence[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Signatures: what every verification scheme takes, returns and raises."""
+"""Signature checks: the interface and shared parts of the schemes."""
 
 import hashlib
 import hmac
@@ -12,7 +12,7 @@ RefusalReason = Literal["missing_header", "malformed_header", "outside_tolerance
 
 
 class SignatureError(Exception):
-    """The call is not proven. `reason` is for the operator; whoever calls is told nothing but 401."""
+    """The call is not verified. Operators see `reason`; the caller gets a plain 401."""
 
     def __init__(self, reason: RefusalReason) -> None:
         super().__init__("the signature does not verify")
@@ -20,10 +20,10 @@ class SignatureError(Exception):
 
 
 class Verify(Protocol):
-    """Proves that somebody who holds one of the secrets sent exactly these bytes.
+    """Verifies that a holder of one of the secrets sent exactly these bytes.
 
-    Header names are in lower case. Returns the delivery id, None where the headers give none; raises
-    SignatureError and nothing else. Every secret is tried, so that timing does not tell which one was right.
+    Header names are in lower case. Returns the delivery id, or None where no header has one. Raises only
+    SignatureError. Tries all secrets, so that timing does not reveal which one matched.
     """
 
     def __call__(
@@ -39,7 +39,10 @@ class Verify(Protocol):
 
 
 def printable_header(headers: Mapping[str, str], name: str) -> str | None:
-    """A header's text; absent or empty is None. Anything but printable ASCII is refused, not guessed at."""
+    """Returns a header's text; None for an absent or empty one.
+
+    Refuses all but printable ASCII.
+    """
     text = headers.get(name)
     if not text:
         return None
@@ -56,7 +59,7 @@ def required_header(headers: Mapping[str, str], name: str) -> str:
 
 
 def check_time(timestamp: str, now: datetime, tolerance: timedelta) -> None:
-    """Both ways: a timestamp from the future would stretch the window in which a call can be replayed."""
+    """Refuses future timestamps too: they would extend the window for replays."""
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 15):
         raise SignatureError("malformed_header")
     if abs(now.timestamp() - int(timestamp)) > tolerance.total_seconds():
@@ -64,7 +67,7 @@ def check_time(timestamp: str, now: datetime, tolerance: timedelta) -> None:
 
 
 def text_keys(secrets: Sequence[str]) -> list[bytes]:
-    """Of a scheme whose key is the secret's text as it stands. With an empty one anybody could sign."""
+    """Returns the keys of a scheme that uses the secret's text itself."""
     return require_keys([secret.encode("utf-8", "surrogatepass") for secret in secrets])
 
 
@@ -76,10 +79,13 @@ def require_keys(keys: Iterable[bytes | None]) -> list[bytes]:
 
 
 def any_equal(expected: Iterable[bytes], actual: Sequence[bytes]) -> bool:
-    """Bytes, because compare_digest raises TypeError on text that is not ASCII."""
+    """Compares in constant time.
+
+    Takes bytes: compare_digest raises TypeError on text that is not ASCII.
+    """
     return any([hmac.compare_digest(one, other) for one in expected for other in actual])  # noqa: C419 -- a list: no early exit
 
 
 def fingerprint(secret: bytes) -> bytes:
-    """Secrets that are sent as they are get compared by this: comparing them directly would tell their length."""
+    """Hashes a plain secret: comparing the text would reveal its length."""
     return hashlib.sha256(secret).digest()

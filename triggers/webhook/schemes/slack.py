@@ -1,5 +1,7 @@
-"""Scheme `slack`: X-Slack-Signature over timestamp and body; an event's `event_id`, the same in each retry, names the
-delivery."""
+"""Scheme `slack`: X-Slack-Signature over timestamp and body.
+
+The event's `event_id` is the delivery id: it stays the same in each retry.
+"""
 
 import hashlib
 import hmac
@@ -22,18 +24,18 @@ def verify(
     if not signature.startswith(f"{_VERSION}="):
         raise SignatureError("malformed_header")
     check_time(timestamp, now, options.tolerance)
-    given = [signature.removeprefix(f"{_VERSION}=").encode()]
-    if not any_equal([sign(key, timestamp, raw_body).encode() for key in text_keys(secrets)], given):
+    signatures = [signature.removeprefix(f"{_VERSION}=").encode()]
+    if not any_equal([sign(key, timestamp, raw_body).encode() for key in text_keys(secrets)], signatures):
         raise SignatureError("no_match")
 
 
 def sign(key: bytes, timestamp: str, raw_body: bytes) -> str:
-    """The hexadecimal part of the signature."""
+    """Returns the hexadecimal part of the signature."""
     return hmac.digest(key, f"{_VERSION}:{timestamp}:".encode() + raw_body, hashlib.sha256).hex()
 
 
 def find_challenge(body: Any) -> str | None:
-    """What Slack wants to read back when somebody enters the address there: a question, not an event."""
+    """Returns the text that Slack expects back at registration, or None."""
     if not isinstance(body, dict) or body.get("type") != "url_verification":
         return None
     challenge = body.get("challenge")

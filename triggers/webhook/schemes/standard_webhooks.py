@@ -1,4 +1,7 @@
-"""Schemes `standard` and `svix`: Standard Webhooks 1.0, with a shared secret (v1) or a public key (v1a)."""
+"""Schemes `standard` and `svix`: Standard Webhooks 1.0.
+
+Senders sign with a shared secret (v1) or a private key (v1a).
+"""
 
 import base64
 import binascii
@@ -30,7 +33,10 @@ def verify(
 def verify_svix(
     headers: Mapping[str, str], raw_body: bytes, *, secrets: Sequence[str], options: Verification, now: datetime
 ) -> str:
-    """Svix also sends the standard's headers; what is signed is the same under both names."""
+    """Reads the svix- headers, or the standard ones, which Svix also sends.
+
+    The signed text is the same.
+    """
     family: Literal["svix", "webhook"] = "svix" if "svix-id" in headers else "webhook"
     return _verify(family, headers, raw_body, secrets=secrets, options=options, now=now)
 
@@ -46,7 +52,7 @@ def _verify(
 ) -> str:
     delivery_id = required_header(headers, f"{family}-id")
     timestamp = required_header(headers, f"{family}-timestamp")
-    # A list, so that a sender can sign with its old and its new secret; other versions are not ours to judge.
+    # A sender that rotates signs with its old and its new secret. Signatures of other versions are ignored.
     parts = required_header(headers, f"{family}-signature").split(" ")
     if len(parts) > MAX_SIGNATURES:
         raise SignatureError("malformed_header")
@@ -57,20 +63,22 @@ def _verify(
         raise SignatureError("unusable_secret")
     signed = f"{delivery_id}.{timestamp}.".encode() + raw_body
     by_secret = any_equal([sign(key, signed).encode() for key in shared], _signatures_of(parts, _SHARED))
-    by_key = any([_is_signed(key, each, signed) for key in public for each in _signatures_of(parts, _PUBLIC)])  # noqa: C419 -- a list: no early exit
+    by_key = any([_is_signed(key, signature, signed) for key in public for signature in _signatures_of(parts, _PUBLIC)])  # noqa: C419 -- a list: no early exit
     if not (by_secret or by_key):
         raise SignatureError("no_match")
     return delivery_id
 
 
 def sign(key: bytes, message: bytes) -> str:
-    """The base64 part of a `v1,` signature."""
+    """Returns the base64 part of a `v1,` signature."""
     return base64.b64encode(hmac.digest(key, message, hashlib.sha256)).decode("ascii")
 
 
 def decode_secret(secret: str) -> bytes | None:
-    """None for an empty key, with which anybody could sign, and for what is not base64: no prefix of another kind of
-    key is."""
+    """Returns None for text that is no base64, and for an empty key.
+
+    Anyone could sign with an empty key. The prefix of another kind of key is no base64 either.
+    """
     return _decode_base64(secret.strip().removeprefix(SECRET_PREFIX)) or None
 
 

@@ -1,5 +1,7 @@
-"""Scheme `stripe`: Stripe-Signature with its timestamp and one signature for each secret in use; the event's own `id`
-names the delivery."""
+"""Scheme `stripe`: Stripe-Signature, a timestamp and one signature per secret.
+
+The event's `id` is the delivery id.
+"""
 
 import hashlib
 import hmac
@@ -17,16 +19,19 @@ def verify(
 ) -> None:
     parts = [part.strip().partition("=") for part in required_header(headers, "stripe-signature").split(",")]
     timestamps = [value for name, _, value in parts if name == "t"]
-    # Other schemes in the list are older or for tests: taking one of those would let it be downgraded.
-    given = [value.encode() for name, _, value in parts if name == "v1"]
-    if len(parts) > MAX_PARTS or len(timestamps) != 1 or not given:
+    # Other schemes in the header are older or for tests; accepting one would allow a downgrade.
+    signatures = [value.encode() for name, _, value in parts if name == "v1"]
+    if len(parts) > MAX_PARTS or len(timestamps) != 1 or not signatures:
         raise SignatureError("malformed_header")
     check_time(timestamps[0], now, options.tolerance)
     expected = [sign(key, timestamps[0], raw_body).encode() for key in text_keys(secrets)]
-    if not any_equal(expected, given):
+    if not any_equal(expected, signatures):
         raise SignatureError("no_match")
 
 
 def sign(key: bytes, timestamp: str, raw_body: bytes) -> str:
-    """The hexadecimal part of a `v1=` signature. The key is the secret's whole text, `whsec_` included."""
+    """Returns the hexadecimal part of a `v1=` signature.
+
+    The key is the whole secret, with `whsec_`.
+    """
     return hmac.digest(key, f"{timestamp}.".encode() + raw_body, hashlib.sha256).hex()

@@ -98,10 +98,10 @@ async def test_a_revoked_key_is_refused_within_two_seconds(keys: ApiKeys, acme: 
     [key] = await keys.list()
     await keys.revoke(key.id)
 
-    async def refused() -> bool:
+    async def is_refused() -> bool:
         return (await acme.get("/v1/runs")).status_code == 401
 
-    await wait_until(refused, "the key to be refused", within_s=2)
+    await wait_until(is_refused, "the key to be refused", within_s=2)
 
 
 async def test_a_key_is_good_until_it_expires(gateway: Gateway, keys: ApiKeys) -> None:
@@ -112,10 +112,10 @@ async def test_a_key_is_good_until_it_expires(gateway: Gateway, keys: ApiKeys) -
     assert (await guest.get("/v1/runs")).status_code == 200
     assert (await late.get("/v1/runs")).status_code == 401
 
-    async def refused() -> bool:
+    async def is_refused() -> bool:
         return (await guest.get("/v1/runs")).status_code == 401
 
-    await wait_until(refused, "the key to expire", within_s=4)
+    await wait_until(is_refused, "the key to expire", within_s=4)
 
 
 async def test_a_key_that_calls_too_often_gets_a_retry_after(gateway: Gateway, keys: ApiKeys, acme: ApiClient) -> None:

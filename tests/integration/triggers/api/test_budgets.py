@@ -1,4 +1,4 @@
-"""Budgets over HTTP: set by operators, read by those whom they concern."""
+"""Budgets over HTTP: set by operators, read by the keys of their apps."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Pages of runs and turns: each entry once and none missed, whatever is added while somebody reads."""
+"""Pages of runs and turns: each entry once, though new ones arrive meanwhile."""
 
 import asyncio
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""/docs and /openapi.json: open to everybody, true to the routes, and without any other host."""
+"""/docs and /openapi.json: public, true to the routes, and without other hosts."""
 
 import base64
 import hashlib

@@ -242,22 +242,22 @@ async def test_runs_are_listed_by_what_they_are_like(gateway: Gateway, acme: Api
     await update_run(gateway, failed, state="failed", outcome=outcome, created_at=old)
     await update_run(gateway, other, workflow="Other", hold="rate")
 
-    async def listed(query: str) -> list[str]:
+    async def list_run_ids(query: str) -> list[str]:
         answer = await acme.get(f"/v1/runs?{query}")
         assert answer.status_code == 200, answer.text
         return [run["run_id"] for run in answer.json()["items"]]
 
-    assert await listed("") == [queued, other, failed]
-    assert await listed("state=failed") == [failed]
-    assert await listed("state=failed&state=queued&workflow=Sales") == [queued, failed]
-    assert await listed("workflow=Other") == [other]
-    assert await listed("outcome=tool_error") == [failed]
-    assert await listed("hold=rate") == [other]
-    assert await listed("trigger=api") == [queued, other, failed]
-    assert await listed("trigger=webhook") == []
+    assert await list_run_ids("") == [queued, other, failed]
+    assert await list_run_ids("state=failed") == [failed]
+    assert await list_run_ids("state=failed&state=queued&workflow=Sales") == [queued, failed]
+    assert await list_run_ids("workflow=Other") == [other]
+    assert await list_run_ids("outcome=tool_error") == [failed]
+    assert await list_run_ids("hold=rate") == [other]
+    assert await list_run_ids("trigger=api") == [queued, other, failed]
+    assert await list_run_ids("trigger=webhook") == []
     day_ago = (datetime.now(UTC) - timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    assert await listed(f"since={day_ago}") == [queued, other]
-    assert await listed(f"until={day_ago}") == [failed]
+    assert await list_run_ids(f"since={day_ago}") == [queued, other]
+    assert await list_run_ids(f"until={day_ago}") == [failed]
     [run] = (await acme.get("/v1/runs?state=failed")).json()["items"]
     assert run["outcome"] == outcome
     assert not {"input", "context", "history"} & set(run)

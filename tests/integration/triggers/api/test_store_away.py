@@ -48,7 +48,7 @@ async def test_what_was_accepted_before_and_after_an_outage_is_there(gateway: Ga
     refused = 0
 
     async def start(number: int) -> None:
-        """As a client does that was told to come back: the same key again."""
+        """Retries with the same key, as clients do after a 503."""
         nonlocal refused
         while number not in accepted:
             headers = {"idempotency-key": f"order-{number}"}
@@ -59,7 +59,7 @@ async def test_what_was_accepted_before_and_after_an_outage_is_there(gateway: Ga
                 assert answer.headers["content-type"] == "application/problem+json"
                 assert answer.headers["retry-after"] == "5"
                 assert answer.json()["detail"] == "the store does not answer; try again"
-                await asyncio.sleep(0.05)  # sooner than it was told
+                await asyncio.sleep(0.05)  # before Retry-After has passed
             else:
                 accepted[number] = answer.json()["run_id"]
 

@@ -235,7 +235,7 @@ async def test_a_pause_is_for_ones_own_app_alone(gateway: Gateway, acme: ApiClie
         "stocktaking",
     )
     assert (everybody.json()["app_id"], refused.status_code, resumed.json()["changed"]) == (None, 409, True)
-    assert told["by"] == "operator"  # and not who of them it was
+    assert told["by"] == "operator"  # and not which operator it was
     assert (await acme.post(f"{PAID}/resume")).json()["changed"] is False
 
 
@@ -308,11 +308,11 @@ async def test_a_schedule_that_was_made_over_http_fires_by_itself(gateway: Gatew
     scheduler = Scheduler(gateway.ground, metrics=ScheduleMetrics(CollectorRegistry()))
     await scheduler.ensure_indexes()
 
-    async def fired() -> bool:
+    async def has_fired() -> bool:
         await scheduler.tick()
         return len(await gateway.runs()) >= 2
 
-    await wait_until(fired, "two ticks have fired")
+    await wait_until(has_fired, "two ticks have fired")
     await acme.post("/v1/triggers/Sales/tick/pause")
     await scheduler.tick()
     paused_at = len(await gateway.runs())

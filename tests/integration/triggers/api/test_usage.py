@@ -136,11 +136,11 @@ async def test_years_without_a_call_are_not_asked_about_one_by_one(
     await RollUp(gateway.ground.database).run_pass(Counter())
     asked: list[UsageFilter] = []
 
-    async def noted(database: Any, keys: Any, wanted: UsageFilter) -> list[UsageTotals]:
+    async def noted_usage_totals(database: Any, keys: Any, wanted: UsageFilter) -> list[UsageTotals]:
         asked.append(wanted)
         return await usage_totals(database, keys, wanted)
 
-    monkeypatch.setattr(usage_rows, "usage_totals", noted)
+    monkeypatch.setattr(usage_rows, "usage_totals", noted_usage_totals)
 
     found = await rows(operator, "?by=hour&app_id=acme&since=2016-01-01T05:15:00Z")
 

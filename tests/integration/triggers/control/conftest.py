@@ -1,11 +1,11 @@
-"""The ground that tests of people's orders stand on."""
+"""Fixtures of the trigger control tests."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.triggers.control.ground import control_context
+from tests.integration.triggers.control.trigger_bench import control_context
 from triggers.role_context import RoleContext
 from workers.settings import Settings
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pymongo.errors import AutoReconnect
 
 from triggers.api.keyring import MAX_CACHED, UNKNOWN_KEYS_BURST, UNKNOWN_KEYS_PER_S, Keyring
-from triggers.api_keys import ApiKey, hash_key
+from triggers.api_keys import ApiKey, ApiKeys, hash_key
 from triggers.gateway.http_problems import ProblemError
 
 GOOD = "ua_" + "g" * 43
@@ -19,7 +19,7 @@ class FakeClock:
         return self.now
 
 
-class FakeKeys:
+class FakeKeys(ApiKeys):
     def __init__(self) -> None:
         self.key: ApiKey | None = ApiKey("key_1", "ci", "acme", datetime(2026, 1, 1, tzinfo=UTC))
         self.queries: list[str] = []

@@ -12,7 +12,7 @@ from triggers.change_stream.watcher import Pace, Watcher
 
 
 class FakeLooks:
-    """What is known at each look; after the last one the watcher is told to stop."""
+    """The snapshots of successive checks. The watcher stops after the last one."""
 
     def __init__(self, *found: TriggerSnapshot) -> None:
         self.stop = asyncio.Event()

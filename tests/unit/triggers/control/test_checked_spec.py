@@ -1,4 +1,4 @@
-"""A trigger that somebody makes at run time is checked whole, before anything of it is kept."""
+"""A trigger created at run time is validated as a whole before it is stored."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ NIGHTLY: dict[str, Any] = {"name": "nightly", "type": "schedule", "cron": "30 2 
 HOOK: dict[str, Any] = {"name": "hook", "type": "webhook", "verify": {"scheme": "github", "secret": "env:S"}}
 
 
-def nested(levels: int) -> Any:
+def nested_value(levels: int) -> Any:
     value: Any = 1
     for _ in range(levels):
         value = [value]
@@ -73,7 +73,7 @@ def test_all_problems_are_reported_at_once() -> None:
         ({**NIGHTLY, "input": {"a": "=not valid ("}}, "input.a"),
         ({**NIGHTLY, "input": {"a": 2**70}}, ""),
         ({**NIGHTLY, "input": {"a": "\ud800"}}, ""),
-        ({**NIGHTLY, "input": nested(70)}, ""),
+        ({**NIGHTLY, "input": nested_value(70)}, ""),
         ({**NIGHTLY, "input": {"a": "x" * MAX_SPEC_BYTES}}, ""),
         ({**HOOK, "verify": {"scheme": "github", "secret": "hunter2"}}, "verify.secret"),
     ],

@@ -1,4 +1,4 @@
-"""Who gets a page and who gets JSON."""
+"""The Accept header: which clients get a page, and which get JSON."""
 
 import pytest
 from hypothesis import given

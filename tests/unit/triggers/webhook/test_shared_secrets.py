@@ -1,4 +1,4 @@
-"""Schemes `bearer` and `basic`, whose secret is sent as it is, and `none`."""
+"""Schemes `bearer` and `basic`, which send the secret itself, and `none`."""
 
 import base64
 from typing import Any

@@ -13,7 +13,7 @@ BODY = b'{\n  "id": "evt_test_webhook",\n  "object": "event"\n}'
 
 
 def v1(*, secret: str = SECRET, at: int = NOW_S, body: bytes = BODY) -> str:
-    """As their documentation says: HMAC with SHA-256 of timestamp, dot and body; the secret's text is the key."""
+    """As documented by Stripe: HMAC with SHA-256 of timestamp, dot and body; the secret's text is the key."""
     digest = hmac.new(secret.encode(), str(at).encode() + b"." + body, hashlib.sha256)
     return f"v1={digest.hexdigest()}"
 

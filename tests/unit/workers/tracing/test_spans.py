@@ -15,6 +15,7 @@ from accounting.usage import ModelCall, Tokens
 from tests.unit.workers.tracing.span_bench import SECRET, SpanBench, span_bench
 from triggers.acceptance import Acceptance
 from workers.store.run import Accepted, Claim, RunRequest, RunState, TriggerEvent
+from workers.store.run_store import RunStore
 from workers.tracing.span_ids import parse_traceparent, span_ids_of
 from workers.tracing.tracing import IncomingRequest, bind_request
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
@@ -190,7 +191,7 @@ def test_a_run_whose_caller_is_not_sampled_has_no_spans() -> None:
 
 
 @dataclass
-class UnstorableRuns:
+class UnstorableRuns(RunStore):
     answer: Accepted | None = None
     inserted: RunRequest | None = None
 

@@ -1,0 +1,115 @@
+"""Computation: expressions cost the event loop at most 20 ms, whatever they are and however large the event is."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from triggers import event_expressions
+from triggers.event_expressions import (
+    EvaluatorBusyError,
+    ExpressionError,
+    ExpressionEvaluator,
+    evaluate,
+    is_condition_met,
+    resolve,
+)
+from workflows.context.expressions.bounded_expression import StepBudget, TooMuchWorkError
+
+MAX_LOOP_S = 0.02
+LARGE = {  # 0.95 MB as JSON
+    "items": [{"x": number, "price": 2, "s": "ab"} for number in range(14_000)],
+    "numbers": list(range(70_000)),
+    "text": "x" * 50_000,
+}
+EXPRESSIONS = (
+    "sum(items[?x >= `10000`].price)",
+    "items[?s == 'ab' && x > `3`].price | [0]",
+    "items[*].{a: x, b: price} | [0]",
+    "items[].x | sort(@) | [0]",
+    "numbers[][][] | length(@)",
+    "numbers[::-1] | [0]",
+    "length(items[?contains(to_string(@), 'x')])",
+    "sort_by(items, &x)[0]",
+    "max_by(items, &to_string(@)).x",
+    "to_string(@) | length(@)",
+    "contains(numbers, `-1`)",
+    "items == numbers",
+    "items[*].not_null(x, price) | [0]",
+    "join('', [text, text, text]) | length(@)",
+)
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+async def test_an_expression_over_a_large_event_leaves_the_loop_to_others(expression: str) -> None:
+    """Measured as CPU of the loop's own thread, which other processes do not change."""
+    expected = evaluate(expression, LARGE)
+    began = time.thread_time()
+
+    value = await ExpressionEvaluator(LARGE).evaluate(lambda effort: evaluate(expression, LARGE, effort))
+
+    assert time.thread_time() - began < MAX_LOOP_S
+    assert value == expected
+
+
+async def test_all_expressions_of_an_event_share_what_they_may_cost_the_loop() -> None:
+    event = {"items": [{"x": number} for number in range(1_000)]}
+    threads: list[str] = []
+
+    def work(effort: StepBudget) -> Any:
+        threads.append(threading.current_thread().name)
+        return resolve("=sum(items[*].x)", event, effort)
+
+    together = ExpressionEvaluator(event)
+    assert [await together.evaluate(work) for _ in range(10)] == [499_500] * 10
+
+    in_threads = [name.startswith("expressions") for name in threads]
+    assert not in_threads[0]
+    assert in_threads == sorted(in_threads)  # once they have left the loop, they stay beside it
+    assert in_threads[-1]
+
+
+async def test_a_short_expression_never_leaves_the_loop() -> None:
+    assert await ExpressionEvaluator(LARGE).evaluate(
+        lambda effort: (is_condition_met("text", LARGE, effort), threading.current_thread())
+    ) == (
+        True,
+        threading.main_thread(),
+    )
+
+
+async def test_what_takes_too_long_in_the_thread_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_expressions, "THREAD_TIMEOUT_CPU_S", 0.0)
+    with pytest.raises(ExpressionError, match="too much work"):
+        await ExpressionEvaluator(LARGE).evaluate(lambda effort: evaluate("sum(items[*].price)", LARGE, effort))
+
+
+async def test_a_thread_without_time_is_reported_within_the_time_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_expressions, "THREAD_WAIT_TIMEOUT_S", 0.05)
+    release = threading.Event()
+
+    def work(effort: StepBudget) -> bool:
+        effort.spend(event_expressions.MAX_LOOP_STEPS + 1)  # too much for the loop
+        return release.wait(20)
+
+    busy = asyncio.create_task(ExpressionEvaluator(LARGE).evaluate(work))
+    try:
+        for each in (busy, ExpressionEvaluator(LARGE).evaluate(work)):
+            with pytest.raises(EvaluatorBusyError):
+                await each
+    finally:
+        release.set()
+
+
+@pytest.mark.parametrize(
+    "spend",
+    [lambda effort: effort.spend(3_000_000), lambda effort: effort.spend_on_value(LARGE)],
+    ids=["steps", "value"],
+)
+def test_what_may_be_spent_has_an_end(spend: Callable[[StepBudget], None]) -> None:
+    effort = StepBudget({"a": 1})
+    with pytest.raises(TooMuchWorkError):
+        spend(effort)
