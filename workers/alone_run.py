@@ -23,61 +23,61 @@ from workflows.operator_file import OperatorFileError
 log = logging.getLogger(__name__)
 
 
-class AloneRun:
-    def __init__(self, settings: Settings, report_begun: Callable[[], None]) -> None:
+class IsolatedRun:
+    def __init__(self, settings: Settings, report_started: Callable[[], None]) -> None:
         self._settings = settings
-        self._report_begun = report_begun
+        self._report_started = report_started
         self._worker: WorkerProcess | None = None
-        self._draining = False
-        self._leaving = ShutdownDeadline(lambda: 1)  # this process ends with its run, not when it is idle
+        self._is_draining = False
+        self._shutdown = ShutdownDeadline(lambda: 1)  # this process ends with its run, not when it is idle
 
-    def obey_signals(self) -> None:
+    def install_signal_handlers(self) -> None:
         """Those that its worker passes on. A terminal's do not come here."""
         signal.signal(signal.SIGTERM, lambda *_: self._drain(at_once=False))
         signal.signal(signal.SIGQUIT, lambda *_: self._drain(at_once=True))
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        self._leaving.start(grace_s=self._settings.grace_s)
+        self._shutdown.start(grace_s=self._settings.grace_s)
 
     def _drain(self, *, at_once: bool) -> None:
         """In a signal handler: takes no lock and writes no log."""
-        self._draining = True
-        self._leaving.begin_with_code(HANDED_BACK)
+        self._is_draining = True
+        self._shutdown.begin_with_code(HANDED_BACK)
         worker = self._worker
         if worker is not None:
             worker.drain_at_once() if at_once else worker.drain()
 
     def serve(self, run_id: str, token: int) -> None:
-        worker = WorkerProcess(self._settings, places_alone=0)
+        worker = WorkerProcess(self._settings, isolation_slots=0)
         try:
             worker.start()
             self._worker = worker
-            if self._draining:
+            if self._is_draining:
                 worker.drain()
-            worker.submit(self._work(worker, run_id, token)).result()
+            worker.submit(self._execute(worker, run_id, token)).result()
         finally:
-            self._leaving.begin_with_code(HANDED_BACK)  # whatever hangs while it stops
+            self._shutdown.begin_with_code(HANDED_BACK)  # whatever hangs while it stops
             worker.stop()
 
-    async def _work(self, worker: WorkerProcess, run_id: str, token: int) -> None:
-        claim = await worker.repository.claim_of(run_id, token)
-        if claim is None or self._draining:
+    async def _execute(self, worker: WorkerProcess, run_id: str, token: int) -> None:
+        claim = await worker.repository.find_claim(run_id, token)
+        if claim is None or self._is_draining:
             return
-        self._report_begun()
+        self._report_started()
         await execute(claim, worker.services)
         released = await worker.admission.release_after(claim)
         if released is not None:
             worker.wakeups.send(released)
 
 
-def serve_run(settings: Settings, request: Mapping[str, Any], report_begun: Callable[[], None]) -> NoReturn:
+def serve_run(settings: Settings, request: Mapping[str, Any], report_started: Callable[[], None]) -> NoReturn:
     """Ends this process. Before it has reported that it began, nothing of a package has run in it."""
     configure_logging(role="worker", log_format=settings.log_format, log_level=settings.log_level)
     code = HANDED_BACK
     try:
         configure(settings)
-        alone = AloneRun(settings, report_begun)
-        alone.obey_signals()
+        alone = IsolatedRun(settings, report_started)
+        alone.install_signal_handlers()
         alone.serve(request["run_id"], request["token"])
     except (ModelsFileError, OperatorFileError, SettingsError, PyMongoError, OSError) as error:
         log.error("worker_cannot_start", extra={"run_id": request["run_id"], "error": str(error)[:300]})

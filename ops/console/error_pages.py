@@ -18,7 +18,7 @@ from triggers.control.trigger_errors import (
     UnknownWorkflowError,
 )
 from triggers.gateway.http_problems import ProblemError, on_store_error, unavailable_problem
-from workers.control.answer import UnfitAnswerError
+from workers.control.answer import InvalidAnswerError
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.storable import NotStorableError
 
@@ -26,7 +26,7 @@ Handler = Callable[[Request, Exception], Awaitable[Response]]
 # The status, and a text that replaces the error's own. A run of another app looks like one that does not exist.
 _STATUS_BY_ERROR: Mapping[type[Exception], tuple[int, str | None]] = {
     UnfitTriggerError: (422, None),
-    UnfitAnswerError: (422, None),
+    InvalidAnswerError: (422, None),
     NotStorableError: (422, None),
     RefusedError: (409, None),
     NotForThisKeyError: (403, None),

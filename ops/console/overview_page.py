@@ -22,7 +22,7 @@ from ops.presenters.times import format_duration
 from triggers.api.paging import Paging
 from triggers.api.run_queries import find_newest_runs
 from triggers.control.trigger_listing import TriggerFilter
-from workers.store.matching import Matching
+from workers.store.matching import RunFilter
 from workers.store.run import HoldKind, RunState
 from workers.store.run_listing import RunListing
 from workers.store.run_store import RunStore
@@ -44,14 +44,14 @@ class Tile:
     label: str
     kind: str
     path: str
-    run_filter: Matching
+    run_filter: RunFilter
 
 
 def _tiles(app_id: str | None, now: datetime) -> Sequence[Tile]:
     def tile(label: str, kind: str, **query: str) -> Tile:
         hold = HoldKind(query["hold"]) if "hold" in query else None
         since = now - RECENT_PERIOD if "since" in query else None
-        matching = Matching(app_id=app_id, states=(RunState(query["state"]),), hold=hold, since=since)
+        matching = RunFilter(app_id=app_id, states=(RunState(query["state"]),), hold=hold, since=since)
         return Tile(label, kind, query_params.with_query("/console/runs", query), matching)
 
     return (
@@ -71,7 +71,7 @@ async def show_overview(context: ConsoleContext, _request: Request, visitor: Vis
     chart, budgets, newest, failed, waiting, paused, inactive, runtime_triggers, *counts = await _gather(
         read_usage_chart(context.role.database, UsageFilter(app_id=app_id, since=now - RECENT_PERIOD), None, now=now),
         budget_rows(context.role.database, visitor.caller),
-        _find_newest_runs(store, Matching(app_id=app_id)),
+        _find_newest_runs(store, RunFilter(app_id=app_id)),
         _find_failed_runs(store, app_id, now - RECENT_PERIOD),
         _find_longest_waiting(store, app_id, now),
         trigger_rows(context, visitor, TriggerFilter(app_id, state="paused"), limit=MAX_PAUSED),
@@ -110,7 +110,7 @@ async def _gather(*awaitables: Awaitable[Any]) -> list[Any]:
     return await gather_all(awaitables)
 
 
-async def _count_runs(store: RunStore, run_filter: Matching) -> int:
+async def _count_runs(store: RunStore, run_filter: RunFilter) -> int:
     """Count up to one above the limit; Prometheus has larger numbers."""
     return await RunListing(store).count(run_filter, up_to=MAX_COUNTED + 1)
 
@@ -150,7 +150,7 @@ def _waiting_row(run: Mapping[str, Any], now: datetime) -> dict[str, Any]:
     }
 
 
-async def _find_newest_runs(store: RunStore, run_filter: Matching) -> list[dict[str, Any]]:
+async def _find_newest_runs(store: RunStore, run_filter: RunFilter) -> list[dict[str, Any]]:
     paging = Paging(MAX_NEWEST - 1, None, "", ())
     return [run_row(run) async for run in find_newest_runs(store, run_filter, paging)]
 
@@ -158,7 +158,7 @@ async def _find_newest_runs(store: RunStore, run_filter: Matching) -> list[dict[
 async def _find_failed_runs(store: RunStore, app_id: str | None, since: datetime) -> list[dict[str, Any]]:
     """Query each state separately: MongoDB uses the index of runs at rest for one state or all four, not for three."""
     queries = [
-        _find_newest_runs(store, Matching(app_id=app_id, states=(state,), since=since)) for state in FAILURE_STATES
+        _find_newest_runs(store, RunFilter(app_id=app_id, states=(state,), since=since)) for state in FAILURE_STATES
     ]
     found = [row for rows in await gather_all(queries) for row in rows]
     return sorted(found, key=lambda row: (row["created_at"], row["run_id"]), reverse=True)[:MAX_NEWEST]

@@ -8,7 +8,7 @@ from ops.console.context import Form
 from ops.presenters.answer_values import MAX_NUMBER_DIGITS, MAX_QUESTION_ID_LENGTH, parse_answer_value
 from triggers.gateway.http_problems import ProblemError
 from triggers.gateway.request_body import parse_json
-from workers.control.questions import is_meant, question_key, question_name, waiting_questions
+from workers.control.questions import is_named, question_key, question_name, waiting_questions
 
 KEY_PREFIX = "key."  # of form fields that hold a value for a tool
 RESPONSES_FIELD = "responses"
@@ -73,7 +73,7 @@ def parse_answer(run: RunFields, form: Form) -> dict[str, Any]:
     name = _parse_question(form.get("question", ""))
     if "message" in form:
         return {"question": name, "message": form["message"]}
-    question = next((candidate for candidate in _known_questions(run) if is_meant(candidate, name)), {})
+    question = next((candidate for candidate in _known_questions(run) if is_named(candidate, name)), {})
     tool = str(question.get("tool") or "tool")
     return {"question": name, "responses": {tool: _parse_responses(question, form)}}
 

@@ -15,10 +15,10 @@ from ops.console.visitor import Visitor
 from ops.presenters.question_lines import answer_result_text
 from triggers.control.trigger_entry import check_replay_approved
 from triggers.gateway.http_problems import ProblemError
-from workers.control.answer import answer
+from workers.control.answer import submit_answer
 from workers.control.cancelling import cancel, discard
-from workers.control.changed import Changed
-from workers.control.effects import Effects, find_effects
+from workers.control.changed import RunChange
+from workers.control.effects import RunEffects, find_effects
 from workers.control.errors import RunNotFoundError
 from workers.control.replaying import ReplayOptions, replay
 from workers.control.retrying import retry_now
@@ -38,7 +38,7 @@ async def confirm_run_action(context: ConsoleContext, request: Request, visitor:
     if action.name == "answer":
         path, questions = query_params.run_path(run["run_id"]), question_views(run)
         return context.renderer.render("answer", visitor, path=path, questions=questions, **values)
-    effects = await find_effects(context.role.store, run["run_id"]) if action.name == "replay" else Effects()
+    effects = await find_effects(context.role.store, run["run_id"]) if action.name == "replay" else RunEffects()
     return confirmation_page(context, request, visitor, "confirm_run", done=effects, **values)
 
 
@@ -55,7 +55,7 @@ async def execute_run_action(context: ConsoleContext, request: Request, visitor:
     )
 
 
-async def _change_run(context: ConsoleContext, visitor: Visitor, run_id: str, name: str, form: Form) -> Changed:
+async def _change_run(context: ConsoleContext, visitor: Visitor, run_id: str, name: str, form: Form) -> RunChange:
     """Change the run, or raise RunNotFoundError, or RefusedError if its state does not allow it any more."""
     store, wakeups = context.role.store, context.role.wakeups
     by, app_id = visitor.name, visitor.scope
@@ -78,7 +78,7 @@ async def _answer_question(context: ConsoleContext, request: Request, visitor: V
     run = await _find_run(context, request, visitor)
     fields = parse_answer(run, form)
     store, wakeups = context.role.store, context.role.wakeups
-    answered = await answer(store, wakeups, run["run_id"], by=visitor.name, app_id=visitor.scope, **fields)
+    answered = await submit_answer(store, wakeups, run["run_id"], by=visitor.name, app_id=visitor.scope, **fields)
     notice = f"{answered.run_id} {answer_result_text(answered.number, answered.waiting)}."
     return await redirect_with_notice(context, visitor, notice, query_params.run_path(answered.run_id))
 

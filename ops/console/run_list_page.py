@@ -13,8 +13,8 @@ from ops.presenters.run_lines import describe_state
 from ops.presenters.times import format_duration
 from triggers.api.paging import make_cursor, page_url, parse_paging
 from triggers.api.run_queries import find_newest_runs, run_position
-from workers.control.naming import whole_run_id
-from workers.store.matching import Matching
+from workers.control.naming import resolve_run_id
+from workers.store.matching import RunFilter
 from workers.store.run import HoldKind, RunState
 from workflows.outcome import OutcomeKind
 from workflows.package.trigger_specs.trigger_spec import TRIGGER_TYPES
@@ -27,7 +27,7 @@ FILTER_PARAMS = ("app_id", "workflow", "trigger", "state", "outcome", "hold", "s
 async def list_runs(context: ConsoleContext, request: Request, visitor: Visitor) -> Response:
     query = request.query_params
     if run_ref := query_params.text_param(query, "id"):
-        run_id = await whole_run_id(context.role.store, run_ref, app_id=visitor.scope)
+        run_id = await resolve_run_id(context.role.store, run_ref, app_id=visitor.scope)
         return RedirectResponse(query_params.run_path(run_id), STATUS_SEE_OTHER)
     run_filter = parse_run_filter(request, visitor)
     paging = parse_paging(request, PAGE_SIZE, query.get("cursor"))
@@ -41,7 +41,7 @@ async def list_runs(context: ConsoleContext, request: Request, visitor: Visitor)
         runs=[run_row(run) for run in page],
         filters=filters,
         first=query_params.with_query("/console/runs", filters),
-        filter_text=run_filter.as_words(),
+        filter_text=run_filter.describe(),
         further=page_url(paging, make_cursor(paging, run_position(page[-1]))) if len(found) > PAGE_SIZE else None,
         is_first="cursor" not in query,
         states=[*RunState],
@@ -51,11 +51,11 @@ async def list_runs(context: ConsoleContext, request: Request, visitor: Visitor)
     )
 
 
-def parse_run_filter(request: Request, visitor: Visitor) -> Matching:
+def parse_run_filter(request: Request, visitor: Visitor) -> RunFilter:
     query = request.query_params
     state = query_params.choice_param(query, "state", RunState)
     outcome = query_params.choice_param(query, "outcome", OutcomeKind)
-    return Matching(
+    return RunFilter(
         app_id=visitor.caller.resolve_optional_app(query_params.text_param(query, "app_id")),
         workflow=query_params.text_param(query, "workflow"),
         states=() if state is None else (state,),

@@ -16,7 +16,7 @@ from ops.console.question_forms import question_views
 from ops.console.run_timeline import owner_views
 from ops.console.visitor import Visitor
 from ops.presenters.run_lines import run_facts, state_facts
-from workers.control.story import story_of
+from workers.control.story import read_run_detail
 from workers.store.run import RunState
 
 MAX_TURNS = 300
@@ -29,7 +29,7 @@ Story = Mapping[str, Any]
 
 async def show_run(context: ConsoleContext, request: Request, visitor: Visitor) -> Response:
     store = context.role.store
-    story = await story_of(store, request.path_params["run_id"], app_id=visitor.scope, most_turns=MAX_TURNS)
+    story = await read_run_detail(store, request.path_params["run_id"], app_id=visitor.scope, max_turns=MAX_TURNS)
     calls = store.database[COLLECTION].find({"run_id": story["run_id"]}, dict.fromkeys(_CALL_FIELDS, 1))
     rows = await calls.sort([("at", ASCENDING), ("_id", ASCENDING)]).limit(MAX_CALLS).to_list(None)
     owners = [*owner_views(story, rows, now=datetime.now(UTC))]

@@ -30,7 +30,7 @@ from ops.free_ports import find_free_address
 from ops.processes.role_processes import role_children
 from ops.processes.supervisor import Supervisor
 from workers.settings import Settings, load_settings
-from workers.store.matching import Matching
+from workers.store.matching import RunFilter
 from workers.store.run import AT_REST, TERMINAL, RunState
 from workers.store.run_store import RunStore, connect
 
@@ -154,7 +154,7 @@ async def _wait_ended_runs(database: Any, *, since: datetime) -> Sequence[Mappin
     found: list[Mapping[str, Any]] = []
 
     async def all_ended() -> bool:
-        found[:] = reversed(await RunStore(database).list(Matching(since=since)))
+        found[:] = reversed(await RunStore(database).list(RunFilter(since=since)))
         kinds = {run["trigger"]["type"] for run in found if run["state"] in ENDED_STATES}
         return kinds >= set(EXPECTED_TRIGGER_TYPES) and all(run["state"] in ENDED_STATES for run in found)
 

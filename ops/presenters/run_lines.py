@@ -10,7 +10,7 @@ from ops.presenters.times import format_duration, format_utc
 from ops.presenters.turn_lines import BAD, DIM, GOOD, WARNING, Line, error_lines, turn_lines
 from workers.control.questions import waiting_questions
 from workers.local_run.report import turn_report
-from workers.store.ordering import PREFIX
+from workers.store.ordering import ORDER_PREFIX
 from workers.store.run import HoldKind, RunState
 
 Story = Mapping[str, Any]
@@ -76,7 +76,7 @@ def run_facts(story: Story) -> Iterator[tuple[str, str]]:
 def describe_state(run: Mapping[str, Any]) -> str:
     """Add the reason why a queued run may not start yet."""
     later = "later" if run["state"] == RunState.QUEUED and run.get("not_before") else None
-    reason = "in order" if str(run.get("held_by")).startswith(PREFIX) else run["hold"] or later
+    reason = "in order" if str(run.get("held_by")).startswith(ORDER_PREFIX) else run["hold"] or later
     return run["state"] if reason is None else f"{run['state']} ({reason})"
 
 

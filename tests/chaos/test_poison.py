@@ -8,7 +8,7 @@ import pytest
 from tests.chaos.lengths import add_summary_line, by_length
 from tests.chaos.squad import squad
 from tests.integration.stage import ENDED, Stage, relay, wait_until
-from workers.store.losses import MAX_LOSSES_ALONE
+from workers.store.losses import MAX_ISOLATED_LOSSES
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=180, long=2400))]
 
@@ -77,7 +77,7 @@ async def test_an_app_that_ends_every_worker_parks_only_its_own_runs(stage: Stag
     )
     assert [run["state"] for run in theirs] == ["succeeded"] * INNOCENT, theirs
     assert {run["state"] for run in parked} == {"parked"}
-    assert {run["losses_alone"] for run in parked} == {MAX_LOSSES_ALONE}
+    assert {run["losses_alone"] for run in parked} == {MAX_ISOLATED_LOSSES}
     assert deaths > 0
 
 

@@ -17,7 +17,7 @@ from workers.store.memory_repository import MemoryRunRepository
 from workers.store.memory_runs import MemoryRuns
 from workers.store.repository import RunRepository
 from workers.store.run import (
-    ALONE,
+    ISOLATED_LANE_PREFIX,
     AT_REST,
     RUN_FORMAT,
     Accepted,
@@ -254,10 +254,10 @@ class RunRepositoryContract:
         await lost(under_test)
 
         assert await repository.claim_first("acme") is None
-        alone = await repository.claim_first(f"{ALONE}acme")
+        alone = await repository.claim_first(f"{ISOLATED_LANE_PREFIX}acme")
 
         assert alone is not None
-        assert alone.is_alone
+        assert alone.is_isolated
         assert alone.owner.startswith("first/alone-")
         run = await found(repository, claim)
         assert [line["ended"] for line in run["history"]] == ["worker_lost", "worker_lost"]
@@ -273,12 +273,12 @@ class RunRepositoryContract:
         assert (await found(repository, claim))["state"] == "running"
 
     async def test_a_claim_is_handed_to_another_process(self, repository: RunRepository, claim: Claim) -> None:
-        handed_over = await repository.claim_of(claim.run_id, claim.token)
+        handed_over = await repository.find_claim(claim.run_id, claim.token)
 
         assert handed_over == claim
-        assert await repository.claim_of(claim.run_id, claim.token + 1) is None
+        assert await repository.find_claim(claim.run_id, claim.token + 1) is None
         await repository.finish(claim, RunState.FAILED, END)
-        assert await repository.claim_of(claim.run_id, claim.token) is None
+        assert await repository.find_claim(claim.run_id, claim.token) is None
 
     async def test_a_retry_counts_and_is_due_later(
         self, under_test: RepositoryUnderTest, repository: RunRepository, claim: Claim

@@ -22,7 +22,7 @@ from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import celery_config
 from workers.reconciling.metrics import ReconcileMetrics
 from workers.reconciling.reconciler import Reconciler
-from workers.reconciling.tickets import BrokerTickets
+from workers.reconciling.tickets import QueueDepth
 from workers.setting_values import Address
 from workers.settings import Settings, as_environment
 from workers.store.run import Accepted, RunRequest, TriggerEvent
@@ -174,7 +174,7 @@ class Stage:
             self.store,
             self.settings,
             wakeups=self.wakeups,
-            tickets=BrokerTickets(self.app, self.wakeups),
+            tickets=QueueDepth(self.app, self.wakeups),
             metrics=ReconcileMetrics(CollectorRegistry()),
         )
 

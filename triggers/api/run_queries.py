@@ -14,8 +14,8 @@ from triggers.api.json_responses import api_response
 from triggers.api.paging import Paging, Position, invalid_cursor, page_response
 from workers.control.errors import RunNotFoundError
 from workers.control.questions import waiting_questions
-from workers.control.replaying import replays_of
-from workers.store.matching import Matching
+from workers.control.replaying import find_replays
+from workers.store.matching import RunFilter
 from workers.store.run import HoldKind, RunState
 from workers.store.run_document import as_json
 from workers.store.run_listing import RunListing
@@ -50,8 +50,8 @@ async def _run_filter_params(  # noqa: PLR0913 -- one for each filter of `unatte
     hold: Annotated[HoldKind | None, Query(description="Only held back by this kind of limit.")] = None,
     since: Annotated[Moment | None, Query(description="Only accepted at this time or later.")] = None,
     until: Annotated[Moment | None, Query(description="Only accepted before this time.")] = None,
-) -> Matching:
-    return Matching(
+) -> RunFilter:
+    return RunFilter(
         app_id=caller.resolve_optional_app(app_id),
         workflow=workflow,
         states=tuple(state or ()),
@@ -63,14 +63,14 @@ async def _run_filter_params(  # noqa: PLR0913 -- one for each filter of `unatte
     )
 
 
-RunFilterParams = Annotated[Matching, Depends(_run_filter_params)]
+RunFilterParams = Annotated[RunFilter, Depends(_run_filter_params)]
 
 
-async def runs_page_response(store: RunStore, run_filter: Matching, paging: Paging) -> Response:
+async def runs_page_response(store: RunStore, run_filter: RunFilter, paging: Paging) -> Response:
     return await page_response(paging, find_newest_runs(store, run_filter, paging), run_position, as_json)
 
 
-def find_newest_runs(store: RunStore, run_filter: Matching, paging: Paging) -> AsyncCursor[dict[str, Any]]:
+def find_newest_runs(store: RunStore, run_filter: RunFilter, paging: Paging) -> AsyncCursor[dict[str, Any]]:
     """Finds the newest runs behind the last page, and one more than fits a page."""
     after = paging.start_after(int, str)
     before = None if after is None else _accepted_at(after)
@@ -94,7 +94,7 @@ async def run_details_response(store: RunStore, caller: Caller, run_id: str) -> 
     if run is None:
         raise RunNotFoundError(run_id)
     usage = await run_totals(store.database, run_id, is_running=run["state"] == RunState.RUNNING.value)
-    replays = [replayed["_id"] for replayed in await replays_of(store, run)]
+    replays = [replayed["_id"] for replayed in await find_replays(store, run)]
     exchange = {"questions": waiting_questions(run), "answers": run.get("answers") or []}
     return api_response({**as_json(run), **exchange, "usage": usage.as_json(), "replays": replays})
 

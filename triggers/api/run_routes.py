@@ -27,9 +27,9 @@ from triggers.api.run_queries import RunFilterParams, run_details_response, runs
 from triggers.api.strict_route import StrictRoute
 from triggers.control.trigger_entry import check_replay_approved
 from triggers.role_context import RoleContext
-from workers.control.answer import UnfitAnswerError, answer
+from workers.control.answer import InvalidAnswerError, submit_answer
 from workers.control.cancelling import cancel
-from workers.control.changed import seen
+from workers.control.changed import read_run
 from workers.control.replaying import ReplayOptions, replay
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.storable import check_storable
@@ -174,10 +174,10 @@ def _add_answer_route(router: APIRouter, context: RoleContext) -> None:
         """Answers one question of a run that waits (`needs_human`). The run goes on where it stopped when each of its
         questions is answered. Requires a key created with `--may approve`."""
         fields = body.model_dump(exclude={"by"})
-        await seen(store, run_id, caller.scope)  # 404 for an unknown run comes before 422 for its answer
+        await read_run(store, run_id, caller.scope)  # 404 for an unknown run comes before 422 for its answer
         try:
-            done = await answer(store, wake, run_id, by=caller.name, name=body.by, app_id=caller.scope, **fields)
-        except UnfitAnswerError as error:
+            done = await submit_answer(store, wake, run_id, by=caller.name, name=body.by, app_id=caller.scope, **fields)
+        except InvalidAnswerError as error:
             raise invalid_fields(_answer_errors(str(error))) from None
         result = {"run_id": done.run_id, "answer": done.number, "repeated": done.repeated}
         return api_response({**result, "waiting": list(done.waiting)})

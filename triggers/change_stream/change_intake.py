@@ -18,7 +18,7 @@ from triggers.change_stream.stream_status import images_hint
 from triggers.change_stream.watched_triggers import ChangeTrigger
 from triggers.event_expressions import ExpressionError, is_condition_met
 from triggers.occurrence import Occurrence, build_run_request, select_app
-from workers.store.run import RunRequest, quoted
+from workers.store.run import RunRequest, quote_app_id
 from workflows.package.trigger_specs.spec_values import format_duration
 
 log = logging.getLogger(__name__)
@@ -173,12 +173,12 @@ def order_key(change_trigger: ChangeTrigger, app_id: str, change: ChangeEvent) -
     if change_trigger.spec.ordering == "none":
         return None
     if change_trigger.spec.ordering == "strict":
-        return _shorten_key(f"{change_trigger.id}/{quoted(app_id)}")
+        return _shorten_key(f"{change_trigger.id}/{quote_app_id(app_id)}")
     return debounce_key(change_trigger, app_id, change)
 
 
 def debounce_key(change_trigger: ChangeTrigger, app_id: str, change: ChangeEvent) -> str:
-    return _shorten_key(f"{change_trigger.id}/{quoted(app_id)}/{change.document}")
+    return _shorten_key(f"{change_trigger.id}/{quote_app_id(app_id)}/{change.document}")
 
 
 def _document_key(event: Mapping[str, Any]) -> str:

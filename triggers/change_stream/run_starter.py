@@ -80,7 +80,7 @@ class RunStarter:
         result: Accepted | NotStorableError
         try:
             result = await self._store.insert_debounced(
-                span.request, key=intent.debounce_key, quiet=quiet, at_most=quiet * MAX_DEBOUNCE_FACTOR
+                span.request, key=intent.debounce_key, quiet=quiet, max_delay=quiet * MAX_DEBOUNCE_FACTOR
             )
         except NotStorableError as error:
             result = error

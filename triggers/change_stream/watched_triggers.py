@@ -8,7 +8,7 @@ from typing import Any
 from triggers.register.trigger import Trigger, declared_triggers, shadowing_spec
 from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import TriggerStore
-from workers.store.own_collections import refusal
+from workers.store.own_collections import refusal_reason
 from workflows.package.normal_form.package_model import Package
 from workflows.package.trigger_specs.change_spec import ChangeSpec
 from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec
@@ -51,7 +51,7 @@ def inactive_reason(trigger: Trigger, *, own_database: str) -> str | None:
     if not isinstance(spec, ChangeSpec):
         return None
     # On our own database, our collections are left out: each run is a change in one of them.
-    reason = refusal(spec.database, spec.collection or "", own_database=own_database)
+    reason = refusal_reason(spec.database, spec.collection or "", own_database=own_database)
     if reason is not None:
         return reason
     if not trigger.apps and spec.app_id is None:

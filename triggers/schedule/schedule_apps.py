@@ -16,7 +16,7 @@ from accounting.infra.store_errors import is_unavailable
 from triggers.occurrence import parse_app_id
 from triggers.register.trigger import Trigger
 from triggers.schedule.schedule_triggers import app_source
-from workers.store.own_collections import refusal
+from workers.store.own_collections import refusal_reason
 from workflows.context.documents.database_queries import find_server_code
 from workflows.package.trigger_specs.schedule_spec import AppsOfCollection
 
@@ -57,7 +57,7 @@ def source_refusal(source: AppsOfCollection, *, own_database: str) -> str | None
     """Returns why apps may not come from this collection; None when they may."""
     if operator := find_server_code(source.filter):
         return f"apps.filter has {operator}, which runs code on the database server; select by values"
-    reason = refusal(source.database or own_database, source.collection, own_database=own_database)
+    reason = refusal_reason(source.database or own_database, source.collection, own_database=own_database)
     return None if reason is None else f"apps cannot be taken from there: {reason}; name a collection of yours"
 
 

@@ -25,7 +25,7 @@ from workers.process.metrics_server import serve_metrics
 from workers.process.role_health import StepWatch, role_health
 from workers.reconciling.metrics import ReconcileMetrics
 from workers.reconciling.reconciler import Reconciler
-from workers.reconciling.tickets import BrokerTickets
+from workers.reconciling.tickets import QueueDepth
 from workers.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def _reconcile_step(context: RoleContext, registry: CollectorRegistry) -> Callab
         context.store,
         context.settings,
         wakeups=context.wakeups,
-        tickets=BrokerTickets(app, context.wakeups),
+        tickets=QueueDepth(app, context.wakeups),
         metrics=ReconcileMetrics(registry),
     )
 

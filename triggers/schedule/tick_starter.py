@@ -38,7 +38,7 @@ async def pause_failing(runs: RunStore, triggers: TriggerStore, ticks: Sequence[
 
 async def _has_failed_too_often(runs: RunStore, tick: Tick) -> bool:
     limit = spec_of(tick.trigger).pause_after_failures or 0
-    failures = await runs.failures_in_a_row(
+    failures = await runs.count_recent_failures(
         tick.trigger.workflow,
         tick.trigger.spec.name,
         tick.app_id,

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workers.control.changed import names
+from workers.control.changed import log_labels
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.questions import is_meant, waiting_questions
+from workers.control.questions import is_named, waiting_questions
 from workers.store.run import RunState
 from workers.store.run_changes import RunChanges
 from workers.store.run_document import Document
@@ -30,19 +30,19 @@ MAX_QUESTIONS = 20  # of one turn, see `workflows.chat.questions.package_call`
 MAX_SHOWN = 40  # of a question's name that was never asked
 
 # Never a context or an input: those may be megabytes.
-_SEEN = ("app_id", "workflow", "state", "lease.token", "answers", "question", "questions", "cancel_requested")
+_READ_FIELDS = ("app_id", "workflow", "state", "lease.token", "answers", "question", "questions", "cancel_requested")
 
-_GIVEN = ("by", "name", "message", "responses")
+_ANSWER_FIELDS = ("by", "name", "message", "responses")
 
 Responses = Mapping[str, Mapping[str, Any]]
 
 
-class UnfitAnswerError(ValueError):
+class InvalidAnswerError(ValueError):
     """Not what an answer looks like, whatever the run asks; the text names the field."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnswerResult:
     """`number`: that of the question. `repeated`: the answer was there already. `waiting`: the numbers of the questions
     that still wait; the run goes on when there is none."""
 
@@ -52,7 +52,7 @@ class Answered:
     waiting: tuple[int, ...] = ()
 
 
-async def answer(  # noqa: PLR0913 -- an answer has this many parts, most of which are left out
+async def submit_answer(  # noqa: PLR0913 -- an answer has this many parts, most of which are left out
     store: RunStore,
     wake: WakeupSender,
     run_id: str,
@@ -63,27 +63,27 @@ async def answer(  # noqa: PLR0913 -- an answer has this many parts, most of whi
     message: str | None = None,
     responses: Responses | None = None,
     app_id: str | None = None,
-) -> Answered:
+) -> AnswerResult:
     """`by` is who is known to answer, `name` what the caller says of itself. UnfitAnswerError, RunNotFoundError, or
     RefusedError: the run asks nothing, or something else."""
-    given = _given(by, name, message, responses)
+    given = _check_answer(by, name, message, responses)
     for _ in range(MAX_QUESTIONS + 1):  # answers to other questions of the run may come in between
-        run = await RunReads(store).find_fields(run_id, _SEEN, app_id=app_id)
+        run = await RunReads(store).find_fields(run_id, _READ_FIELDS, app_id=app_id)
         if run is None:
             raise RunNotFoundError(run_id)
         run["answers"], waiting = run.get("answers") or [], list(waiting_questions(run))
         earlier = _earlier_answer(run, question)
         if earlier is not None:
-            number = _repeated(run, earlier, given)
-            return Answered(run_id, number, repeated=True, waiting=_numbers(waiting))
-        asked = _asked(run, waiting, question)
-        _refuse_unfit(run, asked, given)
+            number = _check_repeated(run, earlier, given)
+            return AnswerResult(run_id, number, repeated=True, waiting=_numbers(waiting))
+        asked = _find_question(run, waiting, question)
+        _refuse_invalid(run, asked, given)
         left = [each for each in waiting if each["number"] != asked["number"]]
         if await RunChanges(store).add_answer(run, asked, given, left=left):
             if not left:
                 wake.send(run_id)
-            log.info("run_answered", extra={**names(run, by), "number": asked["number"], "waiting": len(left)})
-            return Answered(run_id, asked["number"], repeated=False, waiting=_numbers(left))
+            log.info("run_answered", extra={**log_labels(run, by), "number": asked["number"], "waiting": len(left)})
+            return AnswerResult(run_id, asked["number"], repeated=False, waiting=_numbers(left))
     raise RefusedError(f"{run_id} changed while it was answered; look at it with `unattended runs show {run_id}`")
 
 
@@ -91,25 +91,27 @@ def _numbers(questions: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
     return tuple(each["number"] for each in questions)
 
 
-def _given(by: str, name: str | None, message: str | None, responses: Responses | None) -> Document:
+def _check_answer(by: str, name: str | None, message: str | None, responses: Responses | None) -> Document:
     """What is kept of it, beside when and what it is an answer to."""
     if not by.strip() or len(by) > MAX_BY or (name is not None and (not name.strip() or len(name) > MAX_BY)):
-        raise UnfitAnswerError(f"by: say who answers, in at most {MAX_BY} characters")
+        raise InvalidAnswerError(f"by: say who answers, in at most {MAX_BY} characters")
     if message is None and not responses:
-        raise UnfitAnswerError("an answer has a message, or responses for tools")
+        raise InvalidAnswerError("an answer has a message, or responses for tools")
     if message is not None and not message.strip():
-        raise UnfitAnswerError("message: it is empty")
+        raise InvalidAnswerError("message: it is empty")
     for tool, keys in (responses or {}).items():
         if not isinstance(keys, Mapping):
-            raise UnfitAnswerError(f'responses: {tool}: write keys and values, such as {{"approved": true}}')
+            raise InvalidAnswerError(f'responses: {tool}: write keys and values, such as {{"approved": true}}')
     said = None if not responses else dict(responses)
     given = {"by": by, "name": name, "message": message, "responses": said}
     try:
         size = sum(check_storable(value, path=field, any_key=True) for field, value in given.items())
     except NotStorableError as error:
-        raise UnfitAnswerError(str(error)) from None
+        raise InvalidAnswerError(str(error)) from None
     if size > MAX_ANSWER:
-        raise UnfitAnswerError(f"the answer is larger than {MAX_ANSWER // 1024} KB; give a reference to what is large")
+        raise InvalidAnswerError(
+            f"the answer is larger than {MAX_ANSWER // 1024} KB; give a reference to what is large"
+        )
     return {field: value for field, value in given.items() if value is not None}
 
 
@@ -122,20 +124,20 @@ def _earlier_answer(run: Document, question: int | str) -> Document | None:
     return None
 
 
-def _repeated(run: Document, earlier: Document, given: Document) -> int:
+def _check_repeated(run: Document, earlier: Document, answer: Document) -> int:
     """The number of the question whose answer this one repeats. RefusedError when it is another answer."""
     number: int = earlier["number"]
-    if {name: earlier[name] for name in _GIVEN if name in earlier} != given:
+    if {name: earlier[name] for name in _ANSWER_FIELDS if name in earlier} != answer:
         raise RefusedError(f"question {number} of {run['_id']} was answered by {earlier['by']}")
     return number
 
 
-def _asked(run: Document, waiting: Sequence[Mapping[str, Any]], question: int | str) -> Mapping[str, Any]:
+def _find_question(run: Document, waiting: Sequence[Mapping[str, Any]], question: int | str) -> Mapping[str, Any]:
     if run["state"] != RunState.NEEDS_HUMAN:
-        raise RefusedError(f"{run['_id']} {instead(run)}")
+        raise RefusedError(f"{run['_id']} {describe_state(run)}")
     if not waiting and question == len(run["answers"]) + 1:
         return {"number": question, "kind": "unknown"}  # an early version kept nothing of what it asked
-    asked = next((each for each in waiting if is_meant(each, question)), None)
+    asked = next((each for each in waiting if is_named(each, question)), None)
     if asked is None:
         numbers = ", ".join(map(str, _numbers(waiting)))
         shown = str(question)[:MAX_SHOWN]
@@ -143,34 +145,36 @@ def _asked(run: Document, waiting: Sequence[Mapping[str, Any]], question: int | 
     return asked
 
 
-def _refuse_unfit(run: Document, asked: Mapping[str, Any], given: Document) -> None:
+def _refuse_invalid(run: Document, question: Mapping[str, Any], answer: Document) -> None:
     run_id, answers = run["_id"], run["answers"]
     if run.get("cancel_requested") is not None:
         raise RefusedError(f"{run_id} is to be cancelled, as {run['cancel_requested']['by']} wishes")
-    refused = _unanswered(asked, given)
+    refused = _find_mismatch(question, answer)
     if refused is not None:
         raise RefusedError(f"{run_id} {refused}")
-    kept = [{name: each[name] for name in _GIVEN if name in each} for each in answers if not each.get("standing")]
-    if sum(check_storable(each, any_key=True) for each in [*kept, given]) > MAX_ANSWERS:
+    kept = [
+        {name: each[name] for name in _ANSWER_FIELDS if name in each} for each in answers if not each.get("standing")
+    ]
+    if sum(check_storable(each, any_key=True) for each in [*kept, answer]) > MAX_ANSWERS:
         raise RefusedError(f"{run_id} has more than {MAX_ANSWERS // 1024} KB of answers, and takes no more")
 
 
-def _unanswered(question: Mapping[str, Any], given: Document) -> str | None:
+def _find_mismatch(question: Mapping[str, Any], answer: Document) -> str | None:
     """Why this is no answer to this question: the run would only ask again."""
-    if question.get("kind") == "message" and "message" not in given:
+    if question.get("kind") == "message" and "message" not in answer:
         return "waits for what a user says: answer with a message"
     if question.get("kind") != "tool":
         return None
     names = [name for name in dict.fromkeys((question["tool"], question.get("function"))) if name]
-    if "message" in given:
+    if "message" in answer:
         return f"waits for the tool {names[0]}, which takes no message: answer with responses for {names[0]}"
-    if len(given["responses"]) != 1 or not given["responses"].keys() <= set(names):
-        return f"waits for {' or '.join(names)}, and gets responses for {', '.join(given['responses'])}"
-    [response] = given["responses"].values()
-    return _no_choice(question, response)
+    if len(answer["responses"]) != 1 or not answer["responses"].keys() <= set(names):
+        return f"waits for {' or '.join(names)}, and gets responses for {', '.join(answer['responses'])}"
+    [response] = answer["responses"].values()
+    return _find_choice_mismatch(question, response)
 
 
-def _no_choice(question: Mapping[str, Any], response: Mapping[str, Any]) -> str | None:
+def _find_choice_mismatch(question: Mapping[str, Any], response: Mapping[str, Any]) -> str | None:
     choices = question.get("choices")
     if not choices:
         return None
@@ -180,14 +184,14 @@ def _no_choice(question: Mapping[str, Any], response: Mapping[str, Any]) -> str 
     return f"waits for a choice: answer {key} with {' or '.join(choices)}"
 
 
-_INSTEAD: Mapping[str, str] = {
+_STATE_TEXTS: Mapping[str, str] = {
     RunState.QUEUED: "asks nothing now: it is queued, and goes on when a worker takes it",
     RunState.RUNNING: "asks nothing now: it is running",
     RunState.PARKED: "asks nothing: it is parked, and can be replayed or discarded",
 }
 
 
-def instead(run: Mapping[str, Any]) -> str:
+def describe_state(run: Mapping[str, Any]) -> str:
     """What a run does that asks nothing."""
     ended = f"asks nothing any more: it has ended as {run['state']}, and can be replayed"
-    return _INSTEAD.get(run["state"], ended)
+    return _STATE_TEXTS.get(run["state"], ended)

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from accounting.totals.usage_query import run_totals
-from workers.control.changed import PAUSE_S, TRIES, Changed, known_state, names, seen
+from workers.control.changed import PAUSE_S, MAX_TRIES, RunChange, known_state, log_labels, read_run
 from workers.control.errors import RefusedError
 from workers.store.run import RunState
 from workers.store.run_changes import RunChanges
@@ -23,24 +23,24 @@ from workers.store.run_store import RunStore
 
 log = logging.getLogger(__name__)
 
-_Step = Callable[[RunStore, Document, str], Awaitable[Changed | None]]
+_Step = Callable[[RunStore, Document, str], Awaitable[RunChange | None]]
 
 
-async def cancel(store: RunStore, run_id: str, *, by: str, app_id: str | None = None) -> Changed:
+async def cancel(store: RunStore, run_id: str, *, by: str, app_id: str | None = None) -> RunChange:
     """`by` names who asks. RefusedError when it has succeeded or failed."""
-    return await _until_done(store, run_id, by=by, app_id=app_id, steps=_CANCEL)
+    return await _apply_step(store, run_id, by=by, app_id=app_id, steps=_CANCEL)
 
 
-async def discard(store: RunStore, run_id: str, *, by: str, app_id: str | None = None) -> Changed:
+async def discard(store: RunStore, run_id: str, *, by: str, app_id: str | None = None) -> RunChange:
     """Gives up what is at rest: parked, or waiting for a person."""
-    return await _until_done(store, run_id, by=by, app_id=app_id, steps=_DISCARD)
+    return await _apply_step(store, run_id, by=by, app_id=app_id, steps=_DISCARD)
 
 
-async def _until_done(
+async def _apply_step(
     store: RunStore, run_id: str, *, by: str, app_id: str | None, steps: dict[RunState, _Step]
-) -> Changed:
-    for _ in range(TRIES):
-        run = await seen(store, run_id, app_id)
+) -> RunChange:
+    for _ in range(MAX_TRIES):
+        run = await read_run(store, run_id, app_id)
         done = await steps[known_state(run)](store, run, by)
         if done is not None:
             return done
@@ -48,58 +48,58 @@ async def _until_done(
     raise RefusedError(f"{run_id} changes faster than it can be cancelled; try again")
 
 
-async def _end(store: RunStore, run: Document, by: str) -> Changed | None:
+async def _end_run(store: RunStore, run: Document, by: str) -> RunChange | None:
     usage = (await run_totals(store.database, run["_id"])).as_json()
     if not await RunChanges(store).end_as_cancelled(run, by=by, usage=usage):
         return None
-    log.info("run_cancelled", extra={**names(run, by), "was": run["state"]})
-    await store.order.leave(run)
-    return Changed(run["_id"], RunState.CANCELLED, "cancelled")
+    log.info("run_cancelled", extra={**log_labels(run, by), "was": run["state"]})
+    await store.order.release_after(run)
+    return RunChange(run["_id"], RunState.CANCELLED, "cancelled")
 
 
-async def _resolve(store: RunStore, run: Document, by: str) -> Changed | None:
+async def _resolve_run(store: RunStore, run: Document, by: str) -> RunChange | None:
     if not await RunChanges(store).resolve_parked(run, by=by):
         return None
-    log.info("run_discarded", extra=names(run, by))
-    return Changed(run["_id"], RunState.CANCELLED, "discarded; its outcome stays as it was")
+    log.info("run_discarded", extra=log_labels(run, by))
+    return RunChange(run["_id"], RunState.CANCELLED, "discarded; its outcome stays as it was")
 
 
-async def _ask(store: RunStore, run: Document, by: str) -> Changed | None:
+async def _request_cancellation(store: RunStore, run: Document, by: str) -> RunChange | None:
     asked = run.get("cancel_requested")
     if asked:
-        said = f"was asked to stop already, by {asked['by']}; {_SOON}"
-        return Changed(run["_id"], RunState.RUNNING, said, changed=False)
+        said = f"was asked to stop already, by {asked['by']}; {_SOON_TEXT}"
+        return RunChange(run["_id"], RunState.RUNNING, said, changed=False)
     if not await RunChanges(store).request_cancel(run, by=by):
         return None
-    log.info("cancel_requested", extra=names(run, by))
-    return Changed(run["_id"], RunState.RUNNING, f"is asked to stop; {_SOON}")
+    log.info("cancel_requested", extra=log_labels(run, by))
+    return RunChange(run["_id"], RunState.RUNNING, f"is asked to stop; {_SOON_TEXT}")
 
 
-async def _is_cancelled(_store: RunStore, run: Document, _by: str) -> Changed:
-    return Changed(run["_id"], RunState.CANCELLED, "was cancelled already", changed=False)
+async def _report_cancelled(_store: RunStore, run: Document, _by: str) -> RunChange:
+    return RunChange(run["_id"], RunState.CANCELLED, "was cancelled already", changed=False)
 
 
-def _refuse(why: str) -> _Step:
-    async def step(_store: RunStore, run: Document, _by: str) -> Changed:
-        raise RefusedError(f"{run['_id']} {why}")
+def _refuse(reason: str) -> _Step:
+    async def step(_store: RunStore, run: Document, _by: str) -> RunChange:
+        raise RefusedError(f"{run['_id']} {reason}")
 
     return step
 
 
-_SOON = "its worker ends it with the next heartbeat"
+_SOON_TEXT = "its worker ends it with the next heartbeat"
 _CANCEL: dict[RunState, _Step] = {
-    RunState.QUEUED: _end,
-    RunState.NEEDS_HUMAN: _end,
-    RunState.RUNNING: _ask,
-    RunState.PARKED: _resolve,
-    RunState.CANCELLED: _is_cancelled,
+    RunState.QUEUED: _end_run,
+    RunState.NEEDS_HUMAN: _end_run,
+    RunState.RUNNING: _request_cancellation,
+    RunState.PARKED: _resolve_run,
+    RunState.CANCELLED: _report_cancelled,
     RunState.SUCCEEDED: _refuse("has succeeded already; nothing is left to cancel"),
     RunState.FAILED: _refuse("has failed already; nothing is left to cancel"),
 }
 _DISCARD: dict[RunState, _Step] = {
-    RunState.PARKED: _resolve,
-    RunState.NEEDS_HUMAN: _end,
-    RunState.CANCELLED: _is_cancelled,
+    RunState.PARKED: _resolve_run,
+    RunState.NEEDS_HUMAN: _end_run,
+    RunState.CANCELLED: _report_cancelled,
     RunState.QUEUED: _refuse("is queued; cancel it instead"),
     RunState.RUNNING: _refuse("is running; cancel it instead"),
     RunState.SUCCEEDED: _refuse("has succeeded already; nothing is left to discard"),

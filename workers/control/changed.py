@@ -5,17 +5,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.store.run import RunState, labels
+from workers.store.run import RunState, run_labels
 from workers.store.run_document import Document
 from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
 
 # A run that somebody else changes between our look and our write is looked at again: so often at most, so soon.
-TRIES = 50
+MAX_TRIES = 50
 PAUSE_S = 0.02
 
 # Never a context or an input: those may be megabytes.
-SEEN = (
+READ_FIELDS = (
     "app_id",
     "workflow",
     "state",
@@ -31,7 +31,7 @@ SEEN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class RunChange:
     """`changed` is false where nothing was left to do; `said` tells people what is so now."""
 
     run_id: str
@@ -44,9 +44,9 @@ class Changed:
         return {name: value for name, value in asdict(self).items() if name != "new_run_id" or value is not None}
 
 
-async def seen(store: RunStore, run_id: str, app_id: str | None) -> Document:
+async def read_run(store: RunStore, run_id: str, app_id: str | None) -> Document:
     """The run as far as a decision about it goes; of this app, or none at all."""
-    run = await RunReads(store).find_fields(run_id, SEEN, app_id=app_id)
+    run = await RunReads(store).find_fields(run_id, READ_FIELDS, app_id=app_id)
     if run is None:
         raise RunNotFoundError(run_id)
     return run
@@ -62,6 +62,6 @@ def known_state(run: Mapping[str, Any]) -> RunState:
         ) from None
 
 
-def names(run: Mapping[str, Any], by: str) -> dict[str, Any]:
+def log_labels(run: Mapping[str, Any], by: str) -> dict[str, Any]:
     """For the log."""
-    return {**labels(run), "by": by}
+    return {**run_labels(run), "by": by}

@@ -21,7 +21,7 @@ EFFECT_FIELDS = ("state", "turn", "unfinished", "writes", "keys_of", "progress.c
 MAX_LISTED = 100
 MAX_TEXT = 120
 MAX_SENTENCES = 20
-_OF_A_TURN = (
+_TURN_FIELDS = (
     *("number", "agent", "writes", "events.tool_calls", "events.tool_results.id"),
     *("events.tool_results.failed", "events.tool_results.effects"),
 )
@@ -54,11 +54,11 @@ class WriteEffect:
 
     def __str__(self) -> str:
         when = "at its end" if self.turn is None else f"turn {self.turn}"
-        return f"{when}: {self.variable} was written to {self.place}, {self.key} {_cut(str(self.key_value))}"
+        return f"{when}: {self.variable} was written to {self.place}, {self.key} {_truncate(str(self.key_value))}"
 
 
 @dataclass(slots=True)
-class Effects:
+class RunEffects:
     """`unknown_turn`: it was begun and not finished, and what its tools did is not known. `more`: how many there are
     beside those that are listed. `keys`: whether a replay gives tools the same idempotency keys, or new ones."""
 
@@ -105,32 +105,32 @@ class Effects:
 class WouldRepeatError(RefusedError):
     """The run has done what its replay would do again. The text lists it; who asks may say that this is wanted."""
 
-    def __init__(self, run_id: str, effects: Effects) -> None:
+    def __init__(self, run_id: str, effects: RunEffects) -> None:
         listed = "; ".join(effects.sentences())
         super().__init__(f"{run_id} was not replayed, since a replay does again what it has done: {listed}")
         self.run_id = run_id
         self.effects = effects
 
 
-async def find_effects(store: RunStore, run_id: str) -> Effects:
+async def find_effects(store: RunStore, run_id: str) -> RunEffects:
     run = await RunReads(store).find_fields(run_id, EFFECT_FIELDS)
-    return Effects() if run is None else await effects_of(store, run)
+    return RunEffects() if run is None else await read_effects(store, run)
 
 
-async def effects_of(store: RunStore, run: Document) -> Effects:
+async def read_effects(store: RunStore, run: Document) -> RunEffects:
     """`run` has at least EFFECT_FIELDS."""
-    effects = Effects(keys="new" if has_new_keys(run) else "same")
-    async for turn in RunReads(store).turn_fields(run["_id"], _OF_A_TURN, up_to=run["turn"]):
+    effects = RunEffects(keys="new" if has_new_keys(run) else "same")
+    async for turn in RunReads(store).turn_fields(run["_id"], _TURN_FIELDS, up_to=run["turn"]):
         for made in _calls_of(turn):
             effects.add(made)
         for written in _writes_of(turn, turn["number"]):
             effects.add(written)
-    unfinished = _unfinished(run)
-    for call in _calls_begun(unfinished):
+    unfinished = _unfinished_turn(run)
+    for call in _unfinished_calls(unfinished):
         effects.add(call)
     for written in _writes_of(run, None):
         effects.add(written)
-    async for token in _answered_later(store, run):
+    async for token in _tokens_answered_later(store, run):
         if token not in unfinished.get("tokens", ()):
             effects.unknown_turn = run["turn"] + 1
     return effects
@@ -141,7 +141,7 @@ def has_new_keys(run: Document) -> bool:
     return bool(run["state"] == RunState.SUCCEEDED.value)
 
 
-def _unfinished(run: Document) -> Mapping[str, Any]:
+def _unfinished_turn(run: Document) -> Mapping[str, Any]:
     """The note of a turn that has been finished since then says nothing."""
     noted = run.get("unfinished") or {}
     return noted if noted.get("turn", 0) > run["turn"] else {}
@@ -157,14 +157,14 @@ def _calls_of(turn: Document) -> Iterator[ToolEffect]:
     }
     for call in (call for event in events for call in event.get("tool_calls") or ()):
         if call["id"] in done:
-            yield ToolEffect(turn["number"], turn["agent"], call["name"], _shown(call["arguments"]))
+            yield ToolEffect(turn["number"], turn["agent"], call["name"], _format_arguments(call["arguments"]))
 
 
-def _calls_begun(unfinished: Mapping[str, Any]) -> Iterator[ToolEffect]:
+def _unfinished_calls(unfinished: Mapping[str, Any]) -> Iterator[ToolEffect]:
     outcomes = {"done": "done", "begun": "unknown"}
     for call in unfinished.get("calls", ()):
         if outcome := outcomes.get(call["state"]):
-            arguments = _shown(call["arguments"])
+            arguments = _format_arguments(call["arguments"])
             yield ToolEffect(unfinished["turn"], unfinished["agent"], call["tool"], arguments, outcome)
 
 
@@ -174,7 +174,7 @@ def _writes_of(document: Document, turn: int | None) -> Iterator[WriteEffect]:
         yield WriteEffect(turn, each["variable"], place, each["key"], each["key_value"])
 
 
-async def _answered_later(store: RunStore, run: Document) -> AsyncIterator[int]:
+async def _tokens_answered_later(store: RunStore, run: Document) -> AsyncIterator[int]:
     """The lease tokens of model calls that were answered after the last committed turn."""
     counted = ((run.get("progress") or {}).get("counters") or {}).get("model_calls", 0)
     rows = await store.database[COLLECTION].find({"run_id": run["_id"]}, {"ok": 1}).to_list(None)
@@ -184,16 +184,16 @@ async def _answered_later(store: RunStore, run: Document) -> AsyncIterator[int]:
             yield token
 
 
-def _shown(arguments: Any) -> str:
+def _format_arguments(arguments: Any) -> str:
     """Those of a model are JSON in text: without the braces of an object they read like a call."""
     try:
         given = json.loads(arguments or "{}")
     except (ValueError, TypeError, RecursionError):
-        return _cut(str(arguments))
+        return _truncate(str(arguments))
     if not isinstance(given, dict):
-        return _cut(str(arguments))
-    return _cut(", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items()))
+        return _truncate(str(arguments))
+    return _truncate(", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items()))
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…"

@@ -12,20 +12,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from workers.control.errors import RunNotFoundError
-from workers.control.happenings import ENDED, Happening, Told, happenings, told_before, told_of
+from workers.control.happenings import ENDED, RunEvent, EventCursor, events_since, cursor_before, cursor_of
 from workers.store.followed_runs import FollowedRuns
-from workers.store.matching import Matching
+from workers.store.matching import RunFilter
 from workers.store.run import TERMINAL
 from workers.store.run_document import Document
 from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
 
-SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.3, 2.0
+MIN_PAUSE_S, MAX_PAUSE_S = 0.3, 2.0
 # Acceptors' clocks may differ from the store's, and a write takes its time to reach a majority.
 OVERLAP = timedelta(seconds=10)
 MAX_FOLLOWED = 1_000
-_OVER = frozenset(state.value for state in TERMINAL)
-_SEEN = (
+_TERMINAL_STATES = frozenset(state.value for state in TERMINAL)
+_READ_FIELDS = (
     "app_id",
     "workflow",
     "trigger.name",
@@ -45,95 +45,99 @@ _SEEN = (
 )
 
 
-async def follow_run(store: RunStore, run_id: str, *, app_id: str | None = None) -> AsyncIterator[Happening]:
+async def follow_run(store: RunStore, run_id: str, *, app_id: str | None = None) -> AsyncIterator[RunEvent]:
     """From its acceptance on, until it ends or rests."""
-    told, pace = Told(), _Pace()
+    told, pace = EventCursor(), _PollInterval()
     while True:
-        run = await RunReads(store).find_fields(run_id, _SEEN, app_id=app_id)
+        run = await RunReads(store).find_fields(run_id, _READ_FIELDS, app_id=app_id)
         if run is None:
             raise RunNotFoundError(run_id)
-        turns = await _turns(store, [(run, told)])
-        found = list(happenings(told, run, turns.get(run_id, [])))
+        turns = await _read_turns(store, [(run, told)])
+        found = list(events_since(told, run, turns.get(run_id, [])))
         for each in found:
-            yield each if told == Told() else _seen_now(each)
+            yield each if told == EventCursor() else _with_time(each)
         if run["state"] in ENDED:
             return
-        told = told_of(run)
-        await pace.pause(busy=bool(found))
+        told = cursor_of(run)
+        await pace.pause(is_busy=bool(found))
 
 
-async def follow_all(store: RunStore, matching: Matching, *, since: datetime) -> AsyncIterator[Happening]:
+async def follow_all(store: RunStore, run_filter: RunFilter, *, since: datetime) -> AsyncIterator[RunEvent]:
     """From a moment by the store's clock on, without an end. Not by state: that is what changes."""
-    follower, pace = _Follower(store, matching, since), _Pace()
+    follower, pace = _Follower(store, run_filter, since), _PollInterval()
     while True:
         busy = False
-        async for each in follower.look():
+        async for each in follower.poll():
             busy = True
             yield each
-        await pace.pause(busy=busy)
+        await pace.pause(is_busy=busy)
 
 
-def _seen_now(happening: Happening) -> Happening:
+def _with_time(event: RunEvent) -> RunEvent:
     """Where nobody noted when it happened: it was just now."""
-    return happening if happening.at is not None else replace(happening, at=datetime.now(UTC))
+    return event if event.at is not None else replace(event, at=datetime.now(UTC))
 
 
-async def store_time(store: RunStore) -> datetime:
+async def read_store_time(store: RunStore) -> datetime:
     return await FollowedRuns(store).now()
 
 
-class _Pace:
+class _PollInterval:
     def __init__(self) -> None:
-        self._pause_s = SHORTEST_PAUSE_S
+        self._pause_s = MIN_PAUSE_S
 
-    async def pause(self, *, busy: bool) -> None:
-        self._pause_s = SHORTEST_PAUSE_S if busy else min(self._pause_s * 1.3, LONGEST_PAUSE_S)
+    async def pause(self, *, is_busy: bool) -> None:
+        self._pause_s = MIN_PAUSE_S if is_busy else min(self._pause_s * 1.3, MAX_PAUSE_S)
         await asyncio.sleep(self._pause_s)
 
 
 class _Follower:
-    def __init__(self, store: RunStore, matching: Matching, began_at: datetime) -> None:
+    def __init__(self, store: RunStore, run_filter: RunFilter, began_at: datetime) -> None:
         self._store = store
-        self._matching = matching
+        self._run_filter = run_filter
         self._began_at = began_at
-        self._looked_at = began_at
-        self._told: dict[str, Told] = {}
-        self._over: dict[str, datetime] = {}  # kept for a while, so that what the overlap finds again is not told again
+        self._polled_at = began_at
+        self._cursors: dict[str, EventCursor] = {}
+        self._ended_at: dict[
+            str, datetime
+        ] = {}  # kept for a while, so that what the overlap finds again is not told again
 
-    async def look(self) -> AsyncIterator[Happening]:
-        now = await store_time(self._store)
-        first_news = max(self._began_at, self._looked_at - OVERLAP)
-        runs = await self._moving()
+    async def poll(self) -> AsyncIterator[RunEvent]:
+        now = await read_store_time(self._store)
+        first_news = max(self._began_at, self._polled_at - OVERLAP)
+        runs = await self._find_changing()
         changed = []
         for run in runs.values():
-            told = self._told.get(run["_id"]) or told_before(run, first_news)
-            if told != told_of(run):
+            told = self._cursors.get(run["_id"]) or cursor_before(run, first_news)
+            if told != cursor_of(run):
                 changed.append((run, told))
-        turns = await _turns(self._store, changed)
+        turns = await _read_turns(self._store, changed)
         for run, told in changed:
-            for each in happenings(told, run, turns.get(run["_id"], [])):
-                yield _seen_now(each)
-        self._remember(runs, now)
-        self._looked_at = now
+            for each in events_since(told, run, turns.get(run["_id"], [])):
+                yield _with_time(each)
+        self._update_cursors(runs, now)
+        self._polled_at = now
 
-    async def _moving(self) -> dict[str, Document]:
-        known = [run_id for run_id in self._told if run_id not in self._over]
-        since = self._looked_at - OVERLAP
-        return await FollowedRuns(self._store).find_moving(self._matching, _SEEN, since=since, ended=ENDED, known=known)
+    async def _find_changing(self) -> dict[str, Document]:
+        known = [run_id for run_id in self._cursors if run_id not in self._ended_at]
+        since = self._polled_at - OVERLAP
+        return await FollowedRuns(self._store).find_moving(
+            self._run_filter, _READ_FIELDS, since=since, ended=ENDED, known=known
+        )
 
-    def _remember(self, runs: dict[str, Document], now: datetime) -> None:
+    def _update_cursors(self, runs: dict[str, Document], now: datetime) -> None:
         for run_id, run in runs.items():
-            self._told[run_id] = told_of(run)
-            if run["state"] in _OVER:
-                self._over.setdefault(run_id, now)
-        for run_id in [run_id for run_id, at in self._over.items() if at < now - 3 * OVERLAP]:
-            del self._over[run_id]
-            self._told.pop(run_id, None)
-        going = [run_id for run_id in self._told if run_id not in self._over]
+            self._cursors[run_id] = cursor_of(run)
+            if run["state"] in _TERMINAL_STATES:
+                self._ended_at.setdefault(run_id, now)
+        for run_id in [run_id for run_id, at in self._ended_at.items() if at < now - 3 * OVERLAP]:
+            del self._ended_at[run_id]
+            self._cursors.pop(run_id, None)
+        going = [run_id for run_id in self._cursors if run_id not in self._ended_at]
         for run_id in going[: max(len(going) - MAX_FOLLOWED, 0)]:
-            del self._told[run_id]  # the oldest of a long backlog: met again as soon as it is worked on
+            del self._cursors[run_id]  # the oldest of a long backlog: met again as soon as it is worked on
 
 
-async def _turns(store: RunStore, runs: Iterable[tuple[Document, Told]]) -> dict[str, list[dict[str, Any]]]:
+async def _read_turns(store: RunStore, runs: Iterable[tuple[Document, EventCursor]]) -> dict[str, list[dict[str, Any]]]:
     wanted = ((run["_id"], told.turn, run["turn"]) for run, told in runs)
     return await FollowedRuns(store).turns_between(wanted)

@@ -10,29 +10,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accounting.infra.aio import gather_all
-from workers.control.changed import Changed
+from workers.control.changed import RunChange
 from workers.control.effects import WouldRepeatError
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.run_selection import Selection
 from workers.store.run_store import RunStore
 
-SIDE_BY_SIDE = 20
+MAX_CONCURRENT = 20
 MAX_REASONS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedReplay:
     """A replay that was not made: what it would do again."""
 
     run_id: str
     done: tuple[str, ...]
 
 
-Result = Changed | Skipped | tuple[str, str]
+ChangeResult = RunChange | SkippedReplay | tuple[str, str]
 
 
 @dataclass(slots=True)
-class Tally:
+class BulkResult:
     """How far it is: `already` are those that nothing was left to do for, `reasons` the first of the refusals.
     `skipped` are replays that would do again what has succeeded, `done` says of the first of them what that is."""
 
@@ -44,14 +44,14 @@ class Tally:
     done: list[dict[str, Any]] = field(default_factory=list)
 
     @property
-    def seen(self) -> int:
+    def total(self) -> int:
         return self.changed + self.already + self.refused + self.skipped
 
-    def add(self, result: Result) -> None:
-        if isinstance(result, Changed):
+    def add(self, result: ChangeResult) -> None:
+        if isinstance(result, RunChange):
             self.changed += result.changed
             self.already += not result.changed
-        elif isinstance(result, Skipped):
+        elif isinstance(result, SkippedReplay):
             self.skipped += 1
             if len(self.done) < MAX_REASONS:
                 self.done.append({"run_id": result.run_id, "done": list(result.done)})
@@ -65,27 +65,27 @@ class Tally:
         return {**{name: getattr(self, name) for name in names}, "skipped_runs": self.done}
 
 
-async def to_each(
+async def change_each(
     store: RunStore,
     selection: Selection,
-    change: Callable[[str], Awaitable[Changed]],
+    change: Callable[[str], Awaitable[RunChange]],
     *,
-    progress: Callable[[Tally], None],
-) -> Tally:
-    tally = Tally()
+    on_progress: Callable[[BulkResult], None],
+) -> BulkResult:
+    tally = BulkResult()
     async for batch in selection.batches(store):
-        for start in range(0, len(batch), SIDE_BY_SIDE):
-            some = batch[start : start + SIDE_BY_SIDE]
-            for result in await gather_all(_tried(change, run["_id"]) for run in some):
+        for start in range(0, len(batch), MAX_CONCURRENT):
+            some = batch[start : start + MAX_CONCURRENT]
+            for result in await gather_all(_try_change(change, run["_id"]) for run in some):
                 tally.add(result)
-            progress(tally)
+            on_progress(tally)
     return tally
 
 
-async def _tried(change: Callable[[str], Awaitable[Changed]], run_id: str) -> Result:
+async def _try_change(change: Callable[[str], Awaitable[RunChange]], run_id: str) -> ChangeResult:
     try:
         return await change(run_id)
     except WouldRepeatError as error:
-        return Skipped(run_id, tuple(error.effects.sentences()))
+        return SkippedReplay(run_id, tuple(error.effects.sentences()))
     except (RefusedError, RunNotFoundError) as error:
         return run_id, str(error)

@@ -10,7 +10,7 @@ MIN_LETTERS = 6
 _ENDING = re.compile(rf"[0-9A-Z]{{{MIN_LETTERS},26}}")
 
 
-async def whole_run_id(store: RunStore, text: str, *, app_id: str | None = None) -> str:
+async def resolve_run_id(store: RunStore, text: str, *, app_id: str | None = None) -> str:
     """RunNotFoundError when there is none, RefusedError when there are several."""
     if text.startswith("run_"):
         return text

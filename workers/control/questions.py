@@ -18,9 +18,9 @@ def waiting_questions(run: Mapping[str, Any]) -> Sequence[Question]:
     return [{"number": len(run.get("answers") or ()) + 1, **one}] if one else []
 
 
-def is_meant(question: Question, named: int | str) -> bool:
+def is_named(question: Question, name: int | str) -> bool:
     """`named`: its number or its id."""
-    return named in (question.get("number"), question.get("id"))
+    return name in (question.get("number"), question.get("id"))
 
 
 def question_name(question: Question) -> int | str:

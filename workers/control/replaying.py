@@ -14,8 +14,8 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from workers.control.changed import Changed, known_state, names
-from workers.control.effects import EFFECT_FIELDS, WouldRepeatError, effects_of, has_new_keys
+from workers.control.changed import RunChange, known_state, log_labels
+from workers.control.effects import EFFECT_FIELDS, WouldRepeatError, read_effects, has_new_keys
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.store.run import RunRequest, RunState, TriggerEvent
 from workers.store.run_changes import RunChanges
@@ -27,7 +27,7 @@ from workers.wakeup_sender import WakeupSender
 log = logging.getLogger(__name__)
 
 MAX_LISTED = 50
-_ASKED = (
+_REQUEST_FIELDS = (
     "app_id",
     "workflow",
     "trigger",
@@ -40,7 +40,7 @@ _ASKED = (
     "ui_responses",
     "state",
 )
-_NOT_YET = {
+_NOT_REPLAYABLE = {
     RunState.QUEUED: "is queued: it has not run yet",
     RunState.RUNNING: "is running; cancel it first, or wait for its end",
     RunState.NEEDS_HUMAN: "waits for a person: answer it, or discard it first",
@@ -65,24 +65,24 @@ async def replay(
     by: str,
     app_id: str | None = None,
     options: ReplayOptions = ReplayOptions(),
-) -> Changed:
+) -> RunChange:
     """WouldRepeatError where the run has done what a replay does again, and that is not wanted."""
-    run, earlier = await _replayable(store, run_id, app_id)
+    run, earlier = await _read_replayable(store, run_id, app_id)
     state = known_state(run)
     if earlier and not options.again:
         new_run_id, created = earlier[-1]["_id"], False
     else:
         await _check_effects(store, run, options)
-        new_run_id, created = await _inserted(store, run, after=len(earlier), options=options)
+        new_run_id, created = await _insert_replay(store, run, after=len(earlier), options=options)
     if created:
-        log.info("run_replayed", extra={**names(run, by), "new_run_id": new_run_id})
+        log.info("run_replayed", extra={**log_labels(run, by), "new_run_id": new_run_id})
         wake.send(new_run_id)
     if state is RunState.PARKED:
         # Its outcome stays: it was counted under that. A process that discarded it meanwhile has resolved it already.
         await RunChanges(store).resolve_replayed(run_id, new_run_id=new_run_id, by=by)
         state = RunState.CANCELLED
     said = f"replayed as {new_run_id}" if created else f"was replayed already, as {new_run_id}"
-    return Changed(run_id, state, said, changed=created, new_run_id=new_run_id)
+    return RunChange(run_id, state, said, changed=created, new_run_id=new_run_id)
 
 
 async def check_replay(
@@ -91,49 +91,49 @@ async def check_replay(
     *,
     app_id: str | None = None,
     options: ReplayOptions = ReplayOptions(),
-) -> Changed:
+) -> RunChange:
     """What `replay` would say, without a replay."""
-    run, earlier = await _replayable(store, run_id, app_id)
+    run, earlier = await _read_replayable(store, run_id, app_id)
     would_start = not earlier or options.again
     if would_start:
         await _check_effects(store, run, options)
-    return Changed(run_id, known_state(run), "would be replayed", changed=would_start)
+    return RunChange(run_id, known_state(run), "would be replayed", changed=would_start)
 
 
-async def _replayable(store: RunStore, run_id: str, app_id: str | None) -> tuple[Document, list[Document]]:
-    run = await RunReads(store).find_fields(run_id, (*_ASKED, *EFFECT_FIELDS), app_id=app_id)
+async def _read_replayable(store: RunStore, run_id: str, app_id: str | None) -> tuple[Document, list[Document]]:
+    run = await RunReads(store).find_fields(run_id, (*_REQUEST_FIELDS, *EFFECT_FIELDS), app_id=app_id)
     if run is None:
         raise RunNotFoundError(run_id)
     state = known_state(run)
-    if state in _NOT_YET:
-        raise RefusedError(f"{run_id} {_NOT_YET[state]}")
-    return run, await replays_of(store, run)
+    if state in _NOT_REPLAYABLE:
+        raise RefusedError(f"{run_id} {_NOT_REPLAYABLE[state]}")
+    return run, await find_replays(store, run)
 
 
 async def _check_effects(store: RunStore, run: Document, options: ReplayOptions) -> None:
-    if not options.repeat_done and (effects := await effects_of(store, run)):
+    if not options.repeat_done and (effects := await read_effects(store, run)):
         if options.new_keys and not has_new_keys(run):
             effects.keys, effects.why_new = "new", "as you ask"
         raise WouldRepeatError(run["_id"], effects)
 
 
-async def replays_of(store: RunStore, run: Document) -> list[Document]:
+async def find_replays(store: RunStore, run: Document) -> list[Document]:
     """The oldest first. Found by what their dedupe keys begin with, so that they need no index of their own."""
-    begins = _request(run, number="").dedupe_key
+    begins = _replay_request(run, number="").dedupe_key
     found = await RunReads(store).replays(run["_id"], dedupe_prefix=begins, limit=MAX_LISTED)
     return sorted(found, key=lambda each: (each["created_at"], each["_id"]))
 
 
-async def _inserted(store: RunStore, run: Document, *, after: int, options: ReplayOptions) -> tuple[str, bool]:
+async def _insert_replay(store: RunStore, run: Document, *, after: int, options: ReplayOptions) -> tuple[str, bool]:
     for number in itertools.count(after + 1):
-        accepted = await store.insert(_request(run, number=str(number), new_keys=options.new_keys))
+        accepted = await store.insert(_replay_request(run, number=str(number), new_keys=options.new_keys))
         # Somebody's event may be called like a replay: only what says so is one.
         if accepted.created or (not options.again and await RunReads(store).is_replay(accepted.run_id, of=run["_id"])):
             return accepted.run_id, accepted.created
     raise AssertionError("numbers do not end")
 
 
-def _request(run: Document, *, number: str, new_keys: bool = False) -> RunRequest:
+def _replay_request(run: Document, *, number: str, new_keys: bool = False) -> RunRequest:
     trigger: dict[str, Any] = {**run["trigger"], "id": f"replay:{run['_id']}:{number}"}
     return RunRequest(
         app_id=run["app_id"],

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 
-from workers.control.changed import PAUSE_S, TRIES, Changed, known_state, names, seen
+from workers.control.changed import PAUSE_S, MAX_TRIES, RunChange, known_state, log_labels, read_run
 from workers.control.effects import find_effects
 from workers.control.errors import RefusedError
-from workers.store.ordering import awaited_order_of
+from workers.store.ordering import awaited_order_key
 from workers.store.run import TERMINAL, HoldKind, RunState
 from workers.store.run_changes import RunChanges
 from workers.store.run_document import Document
@@ -23,26 +23,28 @@ _NOT_WAITING = {
 }
 
 
-async def retry_now(store: RunStore, wake: WakeupSender, run_id: str, *, by: str, app_id: str | None = None) -> Changed:
-    for _ in range(TRIES):
-        run = await seen(store, run_id, app_id)
+async def retry_now(
+    store: RunStore, wake: WakeupSender, run_id: str, *, by: str, app_id: str | None = None
+) -> RunChange:
+    for _ in range(MAX_TRIES):
+        run = await read_run(store, run_id, app_id)
         state = known_state(run)
         if state in _NOT_WAITING:
-            raise RefusedError(f"{run_id} {_NOT_WAITING[state]}{await _what_it_repeats(store, run_id, state)}")
+            raise RefusedError(f"{run_id} {_NOT_WAITING[state]}{await _describe_effects(store, run_id, state)}")
         if run["hold"] is not None:
-            raise RefusedError(f"{run_id} is held by {limit_of(run)}")
+            raise RefusedError(f"{run_id} is held by {describe_limit(run)}")
         if await RunChanges(store).make_due(run):
-            log.info("retried_now", extra=names(run, by))
+            log.info("retried_now", extra=log_labels(run, by))
             wake.send(run_id)
-            return Changed(run_id, state, "is due now")
+            return RunChange(run_id, state, "is due now")
         if "lane" in run:
             wake.send(run_id)  # to spare, if its own is still on its way
-            return Changed(run_id, state, "is due already, and waits for a worker", changed=False)
+            return RunChange(run_id, state, "is due already, and waits for a worker", changed=False)
         await asyncio.sleep(PAUSE_S)
     raise RefusedError(f"{run_id} changes faster than it can be made due; try again")
 
 
-async def _what_it_repeats(store: RunStore, run_id: str, state: RunState) -> str:
+async def _describe_effects(store: RunStore, run_id: str, state: RunState) -> str:
     """Beside the advice to replay it: what it has done, and would do again."""
     if state is not RunState.PARKED and state not in TERMINAL:
         return ""
@@ -50,8 +52,8 @@ async def _what_it_repeats(store: RunStore, run_id: str, state: RunState) -> str
     return f", and does again what it has done: {'; '.join(effects.sentences())}" if effects else ""
 
 
-def limit_of(run: Document) -> str:
-    if (order_key := awaited_order_of(run)) is not None:
+def describe_limit(run: Document) -> str:
+    if (order_key := awaited_order_key(run)) is not None:
         return f"the order of {order_key}; it starts as soon as the run before it has left"
     by = run.get("held_by")
     if run["hold"] == HoldKind.BUDGET:

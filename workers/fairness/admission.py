@@ -21,7 +21,7 @@ from pymongo.errors import PyMongoError
 from accounting.usage import UsageTotals
 from workers.fairness.limits.limit import Refused
 from workers.store.repository import RunRepository
-from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunState, labels
+from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunState, run_labels
 from workers.wakeup_sender import WakeupSender
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
@@ -60,10 +60,10 @@ class Admission:
         self._on_held = on_held
         self._on_fenced = on_fenced
         self._on_refused = on_refused
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    def one_at_a_time(self) -> AbstractAsyncContextManager[Any]:
-        return self._one_at_a_time if self._has_caps else nullcontext()
+    def exclusive(self) -> AbstractAsyncContextManager[Any]:
+        return self._lock if self._has_caps else nullcontext()
 
     async def try_admit(self, claim: Claim) -> bool:
         """Returns False when the run was given back or has ended, and has no owner now."""
@@ -72,24 +72,24 @@ class Admission:
             if verdict is None:
                 return True
             if isinstance(verdict, Hold):
-                await self._hold(claim, verdict)
+                await self._hold_run(claim, verdict)
             else:
                 await self._refuse(claim, verdict.reason)
         except LeaseLostError:
             self._on_fenced()
             return False
         except PyMongoError as error:
-            await self._give_back(claim, reason=f"store unavailable: {type(error).__name__}")
+            await self._requeue(claim, reason=f"store unavailable: {type(error).__name__}")
             raise
         await self.release_after(claim)
         return False
 
-    async def _hold(self, claim: Claim, hold: Hold) -> None:
+    async def _hold_run(self, claim: Claim, hold: Hold) -> None:
         if await self._repository.hold(claim, hold) is RunState.QUEUED:
             self._on_held(hold.kind)
-            log.info("run_held", extra={**labels(claim.document), "hold": hold.kind.value, "by": hold.by})
+            log.info("run_held", extra={**run_labels(claim.document), "hold": hold.kind.value, "by": hold.by})
         else:
-            log.info("run_cancelled", extra={**labels(claim.document), "why": "before it started"})
+            log.info("run_cancelled", extra={**run_labels(claim.document), "why": "before it started"})
 
     async def _refuse(self, claim: Claim, reason: str) -> None:
         outcome = Outcome(OutcomeKind.BUDGET_EXHAUSTED, reason, OutcomeError("BudgetExhausted", reason)).as_document()
@@ -97,9 +97,9 @@ class Admission:
         state = await self._repository.finish(claim, RunState.FAILED, end)
         self._on_refused(claim.document, state)
         extra = {"state": state.value, "outcome": outcome["kind"], "why": reason}
-        log.info("run_finished", extra={**labels(claim.document), **extra})
+        log.info("run_finished", extra={**run_labels(claim.document), **extra})
 
-    async def _give_back(self, claim: Claim, *, reason: str) -> None:
+    async def _requeue(self, claim: Claim, *, reason: str) -> None:
         with suppress(PyMongoError, LeaseLostError):  # the reconciler finds it by its lease
             await self._repository.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason=reason)
 
@@ -110,7 +110,9 @@ class Admission:
             async for run_id in self._limits.release_after(claim):
                 released.append(run_id)  # noqa: PERF401 -- those before a failure count
         except PyMongoError as error:
-            log.warning("release_left_to_reconciler", extra={**labels(claim.document), "error": type(error).__name__})
+            log.warning(
+                "release_left_to_reconciler", extra={**run_labels(claim.document), "error": type(error).__name__}
+            )
         for run_id in released[1:]:
             self._wakeups.send(run_id)
         return released[0] if released else None

@@ -23,21 +23,21 @@ class Caps:
     rates: Mapping[str, Rate] = field(default_factory=dict)
     text: str = ""
 
-    def of_app(self, app_id: str) -> int | None:
+    def app_cap(self, app_id: str) -> int | None:
         return self.concurrency.get(("app", app_id), self.concurrency.get(("app", "")))
 
-    def of_workflow(self, workflow: str) -> int | None:
+    def workflow_cap(self, workflow: str) -> int | None:
         return self.concurrency.get(("workflow", workflow), self.concurrency.get(("workflow", "")))
 
-    def limits_of(self, app_id: str, workflow: str) -> dict[LimitName, int]:
+    def caps_for(self, app_id: str, workflow: str) -> dict[LimitName, int]:
         """The caps that a run of this app and workflow counts against, and how many runs each allows at once."""
         caps = {
-            LimitName(LimitKind.APP, app_id): self.of_app(app_id),
-            LimitName(LimitKind.WORKFLOW, workflow): self.of_workflow(workflow),
+            LimitName(LimitKind.APP, app_id): self.app_cap(app_id),
+            LimitName(LimitKind.WORKFLOW, workflow): self.workflow_cap(workflow),
         }
         return {limit: cap for limit, cap in caps.items() if cap is not None}
 
-    def rate_of(self, app_id: str) -> Rate | None:
+    def rate_for(self, app_id: str) -> Rate | None:
         return self.rates.get(app_id, self.rates.get(""))
 
     def __bool__(self) -> bool:

@@ -26,18 +26,18 @@ from typing import Protocol
 
 from workers.fairness.admission import Admission
 from workers.store.repository import RunRepository
-from workers.store.run import ALONE, Claim
+from workers.store.run import ISOLATED_LANE_PREFIX, Claim
 
-LOOK_EVERY_S = 0.03
-LOOK_SHARE = 10  # of the time at most one in so many goes into looks
-LOOK_AT_LEAST_EVERY_S = 1.0  # one look that an election or a tool has held up says nothing about the next
+REFRESH_INTERVAL_S = 0.03
+REFRESH_SHARE = 10  # of the time at most one in so many goes into looks
+MAX_REFRESH_INTERVAL_S = 1.0  # one look that an election or a tool has held up says nothing about the next
 # Others may be faster each time, but this often only where runs stand in a lane that nobody may claim.
-MOST_LOOKS = 20
+MAX_REFRESHES = 20
 
 log = logging.getLogger(__name__)
 
 
-class Places(Protocol):
+class IsolationSlots(Protocol):
     """For runs that are worked on alone, each in a process of its own."""
 
     def has_room(self) -> bool:
@@ -50,7 +50,7 @@ class Places(Protocol):
         """Gives a reserved place back."""
 
 
-class _NoPlaces:
+class _NoIsolationSlots:
     def has_room(self) -> bool:
         return False
 
@@ -65,15 +65,15 @@ class LaneSnapshot:
     """The lanes in order of names, and how urgent the first run of each is."""
 
     def __init__(self, urgency: Mapping[str, int], *, began: float) -> None:
-        self.began = began
-        self.saw_nothing = not urgency
+        self.began_at = began
+        self.was_empty = not urgency
         self._urgency = urgency
         self._names = sorted(urgency)
 
     def __len__(self) -> int:
         return len(self._names)
 
-    def after(self, last: str) -> str | None:
+    def lane_after(self, last: str) -> str | None:
         """The next one round; None when all are empty."""
         if not self._names:
             return None
@@ -82,7 +82,7 @@ class LaneSnapshot:
     def urgency_of(self, lane: str) -> int:
         return self._urgency.get(lane, 0)
 
-    def forget(self, lane: str) -> None:
+    def remove(self, lane: str) -> None:
         place = bisect_right(self._names, lane) - 1
         if place >= 0 and self._names[place] == lane:
             del self._names[place]
@@ -93,46 +93,46 @@ class Lanes:
         self,
         repository: RunRepository,
         admission: Admission,
-        stopping: Callable[[], bool],
+        is_stopping: Callable[[], bool],
         *,
-        alone: Places | None = None,
+        isolation_slots: IsolationSlots | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Without places for runs alone, suspects are left to other workers."""
-        self._alone = alone or _NoPlaces()
+        self._isolation_slots = isolation_slots or _NoIsolationSlots()
         self._repository = repository
         self._clock = clock
         self._admission = admission
-        self._stopping = stopping
-        self._seen = LaneSnapshot({}, began=float("-inf"))
-        self._every_s = LOOK_EVERY_S
-        self._looking = asyncio.Lock()
+        self._is_stopping = is_stopping
+        self._snapshot = LaneSnapshot({}, began=float("-inf"))
+        self._interval_s = REFRESH_INTERVAL_S
+        self._refresh_lock = asyncio.Lock()
         self._last = ""
 
-    async def next(self, wakeup: str) -> Claim | None:
+    async def claim_next(self, wakeup: str) -> Claim | None:
         """A run to work on, ours from now on; None when nothing is ready. One that is to be worked on alone has a
         place for that, which the caller releases."""
         while True:
             claim, admitted = await self._take_turn(wakeup)
             if claim is None or admitted:
                 return claim
-            if self._stopping():
+            if self._is_stopping():
                 return None  # this ticket has dealt with one run, though not by starting it
 
     async def _take_turn(self, wakeup: str) -> tuple[Claim | None, bool]:
         came_at = self._clock()
-        since = came_at - self._every_s
-        for _ in range(MOST_LOOKS):
-            await self._look(since)
-            if self._seen.saw_nothing and self._seen.began >= came_at:
+        since = came_at - self._interval_s
+        for _ in range(MAX_REFRESHES):
+            await self._refresh(since)
+            if self._snapshot.was_empty and self._snapshot.began_at >= came_at:
                 return None, False
-            while self._seen:
-                async with self._admission.one_at_a_time():
-                    claim = await self._claim_of_next(wakeup)
+            while self._snapshot:
+                async with self._admission.exclusive():
+                    claim = await self._claim_from_next_lane(wakeup)
                     if claim is not None:
                         return claim, await self._admit(claim)
             since = self._clock()
-        log.info("ticket_given_up", extra={"run_id": wakeup, "looks": MOST_LOOKS})
+        log.info("ticket_given_up", extra={"run_id": wakeup, "looks": MAX_REFRESHES})
         return None, False
 
     async def _admit(self, claim: Claim) -> bool:
@@ -140,47 +140,47 @@ class Lanes:
         try:
             admitted = await self._admission.try_admit(claim)
         finally:
-            if claim.is_alone and not admitted:
-                self._alone.release()
+            if claim.is_isolated and not admitted:
+                self._isolation_slots.release()
         return admitted
 
-    async def _claim_of_next(self, wakeup: str) -> Claim | None:
-        look = self._seen  # another ticket may look meanwhile: what is found empty now says nothing about that
-        lane = look.after(self._last)
+    async def _claim_from_next_lane(self, wakeup: str) -> Claim | None:
+        look = self._snapshot  # another ticket may look meanwhile: what is found empty now says nothing about that
+        lane = look.lane_after(self._last)
         if lane is None:
             return None
         self._last = lane
-        if lane.startswith(ALONE):
+        if lane.startswith(ISOLATED_LANE_PREFIX):
             claim = await self._claim_suspect(lane)
         elif len(look) > 1:
             claim = await self._repository.claim_first(lane)
         else:
             claim = await self._repository.claim_first(lane, preferred=wakeup, urgency=look.urgency_of(lane))
         if claim is None:
-            look.forget(lane)
+            look.remove(lane)
         return claim
 
     async def _claim_suspect(self, lane: str) -> Claim | None:
-        if not self._alone.reserve():
+        if not self._isolation_slots.reserve():
             return None
         claim = None
         try:
             claim = await self._repository.claim_first(lane)
         finally:
             if claim is None:
-                self._alone.release()
+                self._isolation_slots.release()
         return claim
 
-    async def _look(self, since: float) -> None:
-        if self._seen.began >= since:
+    async def _refresh(self, since: float) -> None:
+        if self._snapshot.began_at >= since:
             return
-        async with self._looking:
-            if self._seen.began >= since:
+        async with self._refresh_lock:
+            if self._snapshot.began_at >= since:
                 return
             began = self._clock()
             urgency = await self._repository.ready_lanes()
-            if not self._alone.has_room():
-                urgency = {lane: each for lane, each in urgency.items() if not lane.startswith(ALONE)}
-            self._seen = LaneSnapshot(urgency, began=began)
+            if not self._isolation_slots.has_room():
+                urgency = {lane: each for lane, each in urgency.items() if not lane.startswith(ISOLATED_LANE_PREFIX)}
+            self._snapshot = LaneSnapshot(urgency, began=began)
             took_s = self._clock() - began
-            self._every_s = min(max(LOOK_EVERY_S, took_s * LOOK_SHARE), LOOK_AT_LEAST_EVERY_S)
+            self._interval_s = min(max(REFRESH_INTERVAL_S, took_s * REFRESH_SHARE), MAX_REFRESH_INTERVAL_S)

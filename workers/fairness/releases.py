@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from accounting.infra.aio import gather_all
 from workers.fairness.caps import Caps
 from workers.fairness.limits.all_limits import AllLimits
-from workers.fairness.release_policy import round_from
+from workers.fairness.release_policy import rotate_after
 from workers.store.held_runs import HeldRuns
 from workers.store.limit_name import LimitKind, LimitName
 from workers.store.run_store import RunStore
@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 MAX_RELEASED = 500
 # Each limit costs two counts: with more of them than this, a pass takes those that the last one did not reach.
 MAX_LIMITS = 200
-AT_ONCE = 50
+MAX_CONCURRENT = 50
 RELEASED_HERE = frozenset({LimitKind.APP, LimitKind.WORKFLOW, LimitKind.RATE})
 
 
-class Releases:
+class LimitReleases:
     def __init__(
         self,
         store: RunStore,
@@ -49,11 +49,11 @@ class Releases:
 
     async def run_pass(self) -> Mapping[str, int]:
         """Returns how many runs were released, by the kind of their hold; at most `MAX_RELEASED` in a pass."""
-        waiting = {str(limit): limit for limit in await self._held.limits() if limit.kind in RELEASED_HERE}
+        waiting = {str(limit): limit for limit in await self._held.list_limits() if limit.kind in RELEASED_HERE}
         self._last_app = {limit: app for limit, app in self._last_app.items() if str(limit) in waiting}
         counts: Counter[str] = Counter()
-        looked_at = round_from(waiting, self._last_limit)[: self._max_limits]
-        for names in _slices(looked_at, AT_ONCE):
+        looked_at = rotate_after(waiting, self._last_limit)[: self._max_limits]
+        for names in _chunks(looked_at, MAX_CONCURRENT):
             limits = [waiting[name] for name in names]
             rooms = await gather_all(self._limits.has_room(limit) for limit in limits)
             for limit, room in zip(limits, rooms, strict=True):
@@ -76,5 +76,5 @@ class Releases:
         return len(released.run_ids)
 
 
-def _slices(names: list[str], size: int) -> list[list[str]]:
+def _chunks(names: list[str], size: int) -> list[list[str]]:
     return [names[start : start + size] for start in range(0, len(names), size)]

@@ -31,15 +31,15 @@ from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings, as_environment
 from workers.store.losses import WorkerLosses
 from workers.store.mongo_repository import BEATS_PER_LEASE, MongoRunRepository
-from workers.store.run import Claim, LeaseLostError, labels
+from workers.store.run import Claim, LeaseLostError, run_labels
 from workers.store.run_store import RunStore
 from workflows.chat.package_code.working_directory import WORKING_DIRECTORY
 
 log = logging.getLogger(__name__)
 
-PLACES_ALONE = 4
-BEGIN_WITHIN_S = 60.0
-TRY_AGAIN_AFTER = timedelta(seconds=5)
+ISOLATION_SLOTS = 4
+START_TIMEOUT_S = 60.0
+RETRY_DELAY = timedelta(seconds=5)
 _PROGRAM = Path(__file__).resolve().parents[2] / "unattended.py"
 # Our packages are bound by location, as the command does it: a user may have folders of the same names on the path.
 _BOOT = (
@@ -50,13 +50,13 @@ _BOOT = (
 
 
 @dataclass(slots=True)
-class _Served:
-    ended: "asyncio.Future[int | None]"  # its exit code; None where the server died before it was known
-    begun: asyncio.Event = field(default_factory=asyncio.Event)
+class _IsolatedChild:
+    exit_code: "asyncio.Future[int | None]"  # its exit code; None where the server died before it was known
+    started: asyncio.Event = field(default_factory=asyncio.Event)
     pid: int | None = None
 
 
-class AloneProcesses:
+class IsolatedProcesses:
     """Everything but `drain` is called in the worker's loop."""
 
     def __init__(
@@ -66,142 +66,142 @@ class AloneProcesses:
         ownership: MongoRunRepository,
         metrics: WorkerMetrics,
         *,
-        places: int = PLACES_ALONE,
+        slots: int = ISOLATION_SLOTS,
     ) -> None:
         self._settings = settings
         self._ownership = ownership
         self._losses = WorkerLosses(store)
         self._metrics = metrics
-        self._places = places
+        self._slots = slots
         self._server: subprocess.Popen[bytes] | None = None
-        self._served: dict[str, _Served] = {}  # by owner
+        self._children: dict[str, _IsolatedChild] = {}  # by owner
         self._drain_signal: signal.Signals | None = None
 
     def has_room(self) -> bool:
-        return self._places > 0 and self._drain_signal is None
+        return self._slots > 0 and self._drain_signal is None
 
     def reserve(self) -> bool:
         if not self.has_room():
             return False
-        self._places -= 1
+        self._slots -= 1
         return True
 
     def release(self) -> None:
-        self._places += 1
+        self._slots += 1
 
     async def serve(self, claim: Claim) -> None:
         """Until the run is given up, by its process or for it; then its place is free."""
         self._metrics.add_isolated_runs(+1)
         try:
-            log.info("run_alone", extra={**labels(claim.document), "owner": claim.owner})
+            log.info("run_alone", extra={**run_labels(claim.document), "owner": claim.owner})
             served = await self._start(claim)
             if served is not None:
-                await self._until_begun(claim, served)
-                code = await served.ended
-                await self._settle(claim, served, code)
+                await self._wait_until_started(claim, served)
+                code = await served.exit_code
+                await self._handle_exit(claim, served, code)
             else:
-                await self._hand_back(claim, "no process could be started for it")
+                await self._requeue(claim, "no process could be started for it")
         finally:
-            self._served.pop(claim.owner, None)
+            self._children.pop(claim.owner, None)
             self._metrics.add_isolated_runs(-1)
             self.release()
 
-    async def _start(self, claim: Claim) -> _Served | None:
+    async def _start(self, claim: Claim) -> _IsolatedChild | None:
         loop = asyncio.get_running_loop()
-        served = self._served[claim.owner] = _Served(loop.create_future())
+        served = self._children[claim.owner] = _IsolatedChild(loop.create_future())
         request = {"run_id": claim.run_id, "token": claim.token, "owner": claim.owner}
         try:
             if self._server is None:
                 self._server = start_server(self._settings)
-                self._read_in_thread(self._server, loop)
+                self._start_reader(self._server, loop)
             os.write(stdin_of(self._server), json.dumps(request).encode() + b"\n")
         except OSError as error:
-            log.warning("run_alone_not_started", extra={**labels(claim.document), "error": str(error)[:300]})
+            log.warning("run_alone_not_started", extra={**run_labels(claim.document), "error": str(error)[:300]})
             return None
         return served
 
-    def _read_in_thread(self, server: "subprocess.Popen[bytes]", loop: asyncio.AbstractEventLoop) -> None:
+    def _start_reader(self, server: "subprocess.Popen[bytes]", loop: asyncio.AbstractEventLoop) -> None:
         def read() -> None:
             for line in server.stdout or ():
-                _call(loop, self._take, json.loads(line))
-            _call(loop, self._server_ended, server)
+                _call_in_loop(loop, self._on_report, json.loads(line))
+            _call_in_loop(loop, self._on_server_exit, server)
 
         threading.Thread(target=read, name="runs alone", daemon=True).start()
 
-    def _take(self, report: Mapping[str, Any]) -> None:
-        served = self._served.get(report["owner"])
+    def _on_report(self, report: Mapping[str, Any]) -> None:
+        served = self._children.get(report["owner"])
         if served is None:
             return
         if "pid" in report:
             served.pid = report["pid"]
             if self._drain_signal is not None:
-                _send(served.pid, self._drain_signal)
+                _send_signal(served.pid, self._drain_signal)
         elif "begun" in report:
-            served.begun.set()
-        elif not served.ended.done():
-            served.ended.set_result(report["ended"])
+            served.started.set()
+        elif not served.exit_code.done():
+            served.exit_code.set_result(report["ended"])
 
-    def _server_ended(self, server: "subprocess.Popen[bytes]") -> None:
+    def _on_server_exit(self, server: "subprocess.Popen[bytes]") -> None:
         """Killed, or ended by `close`: what became of its processes is only seen by their leases."""
         server.wait()
         if self._server is server:
             self._server = None
-            for served in self._served.values():
-                if not served.ended.done():
-                    served.ended.set_result(None)
+            for served in self._children.values():
+                if not served.exit_code.done():
+                    served.exit_code.set_result(None)
 
-    async def _until_begun(self, claim: Claim, served: _Served) -> None:
+    async def _wait_until_started(self, claim: Claim, child: _IsolatedChild) -> None:
         loop = asyncio.get_running_loop()
-        begun = asyncio.ensure_future(served.begun.wait())
-        give_up_at = loop.time() + BEGIN_WITHIN_S
+        begun = asyncio.ensure_future(child.started.wait())
+        give_up_at = loop.time() + START_TIMEOUT_S
         try:
-            while not begun.done() and not served.ended.done():
+            while not begun.done() and not child.exit_code.done():
                 if loop.time() > give_up_at:
-                    self._end_start(served)
+                    self._kill_start(child)
                 every_s = self._settings.lease_s / BEATS_PER_LEASE
-                await asyncio.wait((begun, served.ended), timeout=every_s, return_when=asyncio.FIRST_COMPLETED)
-                if not begun.done() and not served.ended.done():
+                await asyncio.wait((begun, child.exit_code), timeout=every_s, return_when=asyncio.FIRST_COMPLETED)
+                if not begun.done() and not child.exit_code.done():
                     with suppress(PyMongoError, LeaseLostError):  # its process finds the lease lost as well
                         await self._ownership.renew(claim)
         finally:
             begun.cancel()
 
-    def _end_start(self, served: _Served) -> None:
+    def _kill_start(self, child: _IsolatedChild) -> None:
         """Without a process for it, the server itself hangs. The next suspect gets a new one."""
-        if served.pid is not None:
-            _send(served.pid, signal.SIGKILL)
+        if child.pid is not None:
+            _send_signal(child.pid, signal.SIGKILL)
         elif self._server is not None:
             self._server.kill()
 
-    async def _settle(self, claim: Claim, served: _Served, code: int | None) -> None:
-        if not served.begun.is_set():
-            await self._hand_back(claim, "the process for it could not start")
+    async def _handle_exit(self, claim: Claim, child: _IsolatedChild, code: int | None) -> None:
+        if not child.started.is_set():
+            await self._requeue(claim, "the process for it could not start")
         elif code is not None:
-            await self._charge(claim, code)
+            await self._charge_loss(claim, code)
 
-    async def _charge(self, claim: Claim, code: int) -> None:
+    async def _charge_loss(self, claim: Claim, code: int) -> None:
         """Where the process has given the run up, this finds nothing to do."""
         why = f"its process ended with {describe_exit(code)}"
         try:
-            run = await self._ownership.claim_of(claim.run_id, claim.token)
+            run = await self._ownership.find_claim(claim.run_id, claim.token)
             if run is None:
                 self._metrics.record_isolated_end(is_lost=False)
                 return
-            lost = await self._losses.charge(dict(run.document), also={}, why=why, seen_alone=True)
+            lost = await self._losses.charge(dict(run.document), extra_query={}, cause=why, seen_isolated=True)
             self._metrics.record_isolated_end(is_lost=lost is not None)
         except PyMongoError as error:  # left to its lease
-            log.warning("loss_not_charged", extra={**labels(claim.document), "error": type(error).__name__})
+            log.warning("loss_not_charged", extra={**run_labels(claim.document), "error": type(error).__name__})
 
-    async def _hand_back(self, claim: Claim, reason: str) -> None:
+    async def _requeue(self, claim: Claim, reason: str) -> None:
         with suppress(PyMongoError, LeaseLostError):  # the reconciler finds it by its lease
-            await self._ownership.requeue(claim, delay=TRY_AGAIN_AFTER, counts_as_attempt=False, reason=reason)
+            await self._ownership.requeue(claim, delay=RETRY_DELAY, counts_as_attempt=False, reason=reason)
 
     def drain(self, *, at_once: bool = False) -> None:
         """In a signal handler, maybe: takes no lock and writes no log."""
         self._drain_signal = signal.SIGQUIT if at_once else signal.SIGTERM
-        for served in list(self._served.values()):
-            if served.pid is not None and not served.ended.done():
-                _send(served.pid, self._drain_signal)
+        for served in list(self._children.values()):
+            if served.pid is not None and not served.exit_code.done():
+                _send_signal(served.pid, self._drain_signal)
 
     def drop(self) -> None:
         """In a forked copy of this process: the server ends when no process holds its stdin. Not by closing the
@@ -244,11 +244,11 @@ def describe_exit(code: int) -> str:
     return f"signal {-code}"
 
 
-def _send(pid: int, sign: signal.Signals) -> None:
+def _send_signal(pid: int, signal_number: signal.Signals) -> None:
     with suppress(ProcessLookupError):
-        os.kill(pid, sign)
+        os.kill(pid, signal_number)
 
 
-def _call(loop: asyncio.AbstractEventLoop, function: Callable[[Any], None], argument: Any) -> None:
+def _call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[[Any], None], argument: Any) -> None:
     with suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(function, argument)

@@ -25,7 +25,7 @@ from pymongo.errors import ExecutionTimeout, NetworkTimeout, PyMongoError
 from workers.process.watchdog import exit_stuck_process
 from workers.store.lease_renewals import LeaseRenewals
 from workers.store.mongo_repository import BEATS_PER_LEASE
-from workers.store.run import Claim, RunState, labels
+from workers.store.run import Claim, RunState, run_labels
 
 log = logging.getLogger(__name__)
 
@@ -58,12 +58,12 @@ class Heartbeat:
         self._beat_at = time.monotonic()
         self._on_lost = on_lost
         self._on_dead = on_dead
-        self._kept: dict[tuple[str, int], _LeasedRun] = {}  # a process may lose a run and claim it again
+        self._leased_runs: dict[tuple[str, int], _LeasedRun] = {}  # a process may lose a run and claim it again
         self._lock = threading.Lock()
         self._stop = threading.Event()
         timeout_ms = int(max(self._interval_s / 2, 0.25) * 1000)
         self._leases = LeaseRenewals(url=url, database=database, lease_s=lease_s, timeout_ms=timeout_ms)
-        self._thread = threading.Thread(target=self._beat_to_the_end, name="heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._run_thread, name="heartbeat", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -79,7 +79,7 @@ class Heartbeat:
 
     def drop(self) -> None:
         """In a forked copy of this process, whose leases these are not."""
-        self._kept.clear()
+        self._leased_runs.clear()
 
     @contextmanager
     def renew_while(self, claim: Claim) -> Iterator[None]:
@@ -89,13 +89,13 @@ class Heartbeat:
             raise RuntimeError("a lease is kept for a task")
         kept = _LeasedRun(claim, task, asyncio.get_running_loop(), renewed_at=time.monotonic())
         with self._lock:
-            self._kept[claim.run_id, claim.token] = kept
+            self._leased_runs[claim.run_id, claim.token] = kept
         try:
             yield
         finally:
             kept.is_finishing = True
             with self._lock:
-                self._kept.pop((claim.run_id, claim.token), None)
+                self._leased_runs.pop((claim.run_id, claim.token), None)
 
     def is_lost(self, claim: Claim) -> bool:
         kept = self._find(claim)
@@ -114,21 +114,21 @@ class Heartbeat:
 
     def _find(self, claim: Claim) -> _LeasedRun | None:
         with self._lock:
-            return self._kept.get((claim.run_id, claim.token))
+            return self._leased_runs.get((claim.run_id, claim.token))
 
-    def _beat_to_the_end(self) -> None:
+    def _run_thread(self) -> None:
         try:
-            self._beat()
+            self._renew_repeatedly()
         except Exception:  # whatever it is, such as no memory: chats would go on beside their next owners
             if not self._stop.is_set():
                 log.critical("heartbeat_died", exc_info=True)
                 self._on_dead()
 
-    def _beat(self) -> None:
+    def _renew_repeatedly(self) -> None:
         while not self._stop.wait(self._interval_s):
             self._beat_at = time.monotonic()
             with self._lock:
-                kept = list(self._kept.values())
+                kept = list(self._leased_runs.values())
             if not kept:
                 continue
             began = time.monotonic()
@@ -138,22 +138,22 @@ class Heartbeat:
                 log.warning("heartbeat_failed", extra={"runs": len(kept), "error": type(error).__name__})
             for each in kept:
                 if each.lost:  # still here a beat later: something under it swallowed the cancellation
-                    each.loop.call_soon_threadsafe(self._cut_off, each)
+                    each.loop.call_soon_threadsafe(self._cancel_task, each)
                 elif time.monotonic() - each.renewed_at > self._lease_s / 2:
-                    self._give_up(each, "not_renewed")
+                    self._lose_lease(each, "not_renewed")
 
-    def _renew(self, kept: list[_LeasedRun], began: float) -> None:
+    def _renew(self, leased_runs: list[_LeasedRun], began: float) -> None:
         try:
-            self._extend(kept, began)
+            self._extend(leased_runs, began)
         except (NetworkTimeout, ExecutionTimeout):
-            if not self._extend_in_halves(kept, began):
+            if not self._extend_in_halves(leased_runs, began):
                 raise
-        self._tell_cancelled(kept)
+        self._cancel_requested_runs(leased_runs)
 
-    def _extend_in_halves(self, kept: list[_LeasedRun], began: float) -> bool:
+    def _extend_in_halves(self, leased_runs: list[_LeasedRun], began: float) -> bool:
         """The loop may stand in the middle of a run's transaction, and all behind that run have waited for its lock.
         Of many the locked one is found in a few steps; those that were renewed longest ago come first."""
-        waiting = halves_of(sorted(kept, key=lambda each: each.renewed_at, reverse=True))
+        waiting = split_in_halves(sorted(leased_runs, key=lambda each: each.renewed_at, reverse=True))
         while waiting:
             if time.monotonic() - began > self._interval_s * 1.5:
                 return False  # it is MongoDB that does not answer
@@ -162,62 +162,66 @@ class Heartbeat:
                 with pymongo.timeout(max(self._interval_s / 20, 0.05)):
                     self._extend(some, began)
             except (NetworkTimeout, ExecutionTimeout):
-                waiting += halves_of(some)
+                waiting += split_in_halves(some)
         return True
 
-    def _extend(self, kept: list[_LeasedRun], began: float) -> None:
+    def _extend(self, leased_runs: list[_LeasedRun], began: float) -> None:
         taken: set[tuple[str, int]] = set()
-        if self._leases.extend([each.claim for each in kept]) < len(kept):
-            taken = self._taken_over(kept)
-        for each in kept:
+        if self._leases.extend([each.claim for each in leased_runs]) < len(leased_runs):
+            taken = self._find_taken_over(leased_runs)
+        for each in leased_runs:
             if (each.claim.run_id, each.claim.token) not in taken:
                 each.renewed_at = began
             elif not each.lost:
-                self._give_up(each, "taken_over")
+                self._lose_lease(each, "taken_over")
 
-    def _taken_over(self, kept: list[_LeasedRun]) -> set[tuple[str, int]]:
+    def _find_taken_over(self, leased_runs: list[_LeasedRun]) -> set[tuple[str, int]]:
         """Whose token is not the newest, or who was given up meanwhile: queued again, parked, and then maybe cancelled.
         One that left under its own token, while its owner was about to write just that, is not lost: it has not heard
         the answer."""
-        now = self._leases.owners([each.claim.run_id for each in kept])
+        now = self._leases.owners([each.claim.run_id for each in leased_runs])
         return {
             (each.claim.run_id, each.claim.token)
-            for each in kept
+            for each in leased_runs
             if (owner := now.get(each.claim.run_id)) is None
             or owner[0] != each.claim.token
             or (owner[1] != RunState.RUNNING.value and not each.is_finishing)
         }
 
-    def _tell_cancelled(self, kept: list[_LeasedRun]) -> None:
-        ours = {(each.claim.run_id, each.claim.token): each for each in kept if not each.lost and not each.is_finishing}
+    def _cancel_requested_runs(self, leased_runs: list[_LeasedRun]) -> None:
+        ours = {
+            (each.claim.run_id, each.claim.token): each
+            for each in leased_runs
+            if not each.lost and not each.is_finishing
+        }
         for key, by in self._leases.cancel_requests([run_id for run_id, _ in ours]).items():
             each = ours.get(key)
             if each is not None:
-                each.loop.call_soon_threadsafe(self._cancel, each, by)
+                each.loop.call_soon_threadsafe(self._cancel_run, each, by)
 
     @staticmethod
-    def _cancel(kept: _LeasedRun, by: str) -> None:
+    def _cancel_run(leased_run: _LeasedRun, by: str) -> None:
         """In the loop, like the run itself: a run is either told before its end, or not at all."""
-        if not kept.is_finishing and not kept.task.done():
-            kept.cancelled_by = by
-            kept.task.cancel()  # and again at the next beat: a library under the chat may swallow it
+        if not leased_run.is_finishing and not leased_run.task.done():
+            leased_run.cancelled_by = by
+            leased_run.task.cancel()  # and again at the next beat: a library under the chat may swallow it
 
-    def _give_up(self, kept: _LeasedRun, reason: LossReason) -> None:
+    def _lose_lease(self, leased_run: _LeasedRun, reason: LossReason) -> None:
         with self._lock:  # a run that ended while we asked about it was not lost
-            if self._kept.get((kept.claim.run_id, kept.claim.token)) is not kept:
+            if self._leased_runs.get((leased_run.claim.run_id, leased_run.claim.token)) is not leased_run:
                 return
-            kept.lost = True
-        lost = {"attempt": kept.claim.attempt, "token": kept.claim.token, "reason": reason}
-        log.warning("lease_lost", extra={**labels(kept.claim.document), **lost})
+            leased_run.lost = True
+        lost = {"attempt": leased_run.claim.attempt, "token": leased_run.claim.token, "reason": reason}
+        log.warning("lease_lost", extra={**run_labels(leased_run.claim.document), **lost})
         self._on_lost(reason)
-        kept.loop.call_soon_threadsafe(self._cut_off, kept)
+        leased_run.loop.call_soon_threadsafe(self._cancel_task, leased_run)
 
-    def _cut_off(self, kept: _LeasedRun) -> None:
+    def _cancel_task(self, leased_run: _LeasedRun) -> None:
         """In the loop, like the run itself: its task may have left it meanwhile, and be at work on the next one."""
-        if self._find(kept.claim) is kept:
-            kept.task.cancel()
+        if self._find(leased_run.claim) is leased_run:
+            leased_run.task.cancel()
 
 
-def halves_of(kept: list[_LeasedRun]) -> list[list[_LeasedRun]]:
-    middle = len(kept) // 2
-    return [kept[:middle], kept[middle:]] if middle else []
+def split_in_halves(leased_runs: list[_LeasedRun]) -> list[list[_LeasedRun]]:
+    middle = len(leased_runs) // 2
+    return [leased_runs[:middle], leased_runs[middle:]] if middle else []

@@ -31,7 +31,7 @@ from workers.fairness.limits.all_limits import AllLimits
 from workers.fairness.limits.budget_limit import BudgetAdmission
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.logs import redact_logs, redact_streams
-from workers.process.alone import PLACES_ALONE, AloneProcesses
+from workers.process.alone import ISOLATION_SLOTS, IsolatedProcesses
 from workers.process.event_loop import WorkerLoop
 from workers.process.forked_copy import drop_all
 from workers.process.heartbeat import Heartbeat
@@ -41,9 +41,9 @@ from workers.process.watchdog import Watchdog, exit_stuck_process
 from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings
 from workers.steps.run_services import RunServices
-from workers.store.documents import Documents
-from workers.store.kept_states import KeptStates
-from workers.store.mongo_repository import MongoRunRepository, found_within_s
+from workers.store.documents import PackageDocuments
+from workers.store.kept_states import KeptStateStore
+from workers.store.mongo_repository import MongoRunRepository, find_timeout_s
 from workers.store.package_databases import PackageDatabases
 from workers.store.run_store import RunStore, connect
 from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
@@ -62,34 +62,34 @@ from workflows.package.normal_form.package_model import Package
 
 TOOL_THREADS = 64
 # A deploy waits for turns to end as long as the grace; then they are cut off, and their runs handed back within this.
-HAND_BACK_WITHIN_S = 1.5
-DRAINED_WITHIN_S = 1.0
+HAND_BACK_TIMEOUT_S = 1.5
+DRAIN_TIMEOUT_S = 1.0
 STUCK_LEASES = 4
-STUCK_AT_LEAST_S = 60
+MIN_STUCK_S = 60
 
 
 class WorkerProcess:
     def __init__(
-        self, settings: Settings, metrics: WorkerMetrics | None = None, *, places_alone: int = PLACES_ALONE
+        self, settings: Settings, metrics: WorkerMetrics | None = None, *, isolation_slots: int = ISOLATION_SLOTS
     ) -> None:
         """`places_alone`: how many suspects may be worked on at once, each in a process of its own."""
         self.settings = settings
-        self._places_alone = places_alone
+        self._isolation_slots = isolation_slots
         self.metrics = metrics or WorkerMetrics()
-        self.stuck_s = max(settings.lease_s * STUCK_LEASES, STUCK_AT_LEAST_S)
+        self.stuck_s = max(settings.lease_s * STUCK_LEASES, MIN_STUCK_S)
         self.redactor = Redactor()
-        self._stopping = False  # no Event: signal handlers set it, and may run on top of each other
+        self._is_stopping = False  # no Event: signal handlers set it, and may run on top of each other
         self._stop_by = float("inf")
         self._loop = WorkerLoop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="runs", daemon=True)
         self._tool_threads = ToolThreads(TOOL_THREADS)
-        self._working: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self.tracing: Tracing = NO_TRACING
-        self._opened = ExitStack()  # what `stop` closes, in reverse; also of a start that failed half-way
+        self._exit_stack = ExitStack()  # what `stop` closes, in reverse; also of a start that failed half-way
 
     def start(self) -> None:
         WORKING_DIRECTORY.pin()
-        self._opened.callback(WORKING_DIRECTORY.unpin)
+        self._exit_stack.callback(WORKING_DIRECTORY.unpin)
         models = read_models_file(find_models_path(self.settings.models, library=LIBRARY))
         self._operator = read_operator_file(
             find_operator_path(self.settings.config), own_database=self.settings.database
@@ -97,20 +97,20 @@ class WorkerProcess:
         self.redactor.hide(values_of_models(models.models, self.settings))
         self.redactor.hide(values_of_environment(self.settings))
         redact_logs(self.redactor)
-        self._opened.enter_context(redact_streams(self.redactor))
-        self._opened.callback(self._tool_threads.close)
+        self._exit_stack.enter_context(redact_streams(self.redactor))
+        self._exit_stack.callback(self._tool_threads.close)
         self.tracing = open_tracing(self.settings, role="worker", redactor=self.redactor)
-        self._opened.callback(self.tracing.close)
+        self._exit_stack.callback(self.tracing.close)
         self._thread.start()
-        self._opened.callback(self._stop_loop)
+        self._exit_stack.callback(self._stop_loop)
         self.submit(self._open(models.prices)).result()
         catalog = Catalog(package_directories(self.settings.packages))
-        self._learn(catalog.packages())  # read now: what is refused is in the log before a run needs it
+        self._on_packages(catalog.packages())  # read now: what is refused is in the log before a run needs it
         chat_models = ModelRegistry(models.models, self.settings.resolve_secret)
-        self._opened.callback(lambda: self.submit(chat_models.close()).result(timeout=5))
+        self._exit_stack.callback(lambda: self.submit(chat_models.close()).result(timeout=5))
         agents = PackageCache(chat_models, self._tool_threads, self._databases)
-        self._builds = PackageBuilds(catalog, agents, on_packages=self._learn, environment=self.settings.environ)
-        self._opened.callback(self._builds.close)
+        self._builds = PackageBuilds(catalog, agents, on_packages=self._on_packages, environment=self.settings.environ)
+        self._exit_stack.callback(self._builds.close)
         self.heartbeat = Heartbeat(
             url=self.settings.mongodb_url or "",
             database=self.settings.database,
@@ -118,13 +118,13 @@ class WorkerProcess:
             on_lost=self.metrics.record_lease_lost,
         )
         self.heartbeat.start()
-        self._opened.callback(self.heartbeat.stop)
+        self._exit_stack.callback(self.heartbeat.stop)
         drops = (self.heartbeat.drop, self.alone.drop)
-        self._opened.callback(add_child_hook(partial(drop_all, drops)))
+        self._exit_stack.callback(add_child_hook(partial(drop_all, drops)))
         self.services = self._services()
         self.watchdog = Watchdog(self._loop, patience_s=self.stuck_s, on_stuck=exit_stuck_process)
         self.watchdog.start()
-        self._opened.callback(self.watchdog.stop)
+        self._exit_stack.callback(self.watchdog.stop)
 
     def _services(self) -> RunServices:
         return RunServices(
@@ -146,18 +146,20 @@ class WorkerProcess:
 
     async def _open(self, prices: PriceTable) -> None:
         database = connect(self.settings.mongodb_url or "", database=self.settings.database)
-        self._opened.callback(lambda: self.submit(database.client.close()).result(timeout=5))
+        self._exit_stack.callback(lambda: self.submit(database.client.close()).result(timeout=5))
         self.store = RunStore(database, republish_after_s=self.settings.republish_after_s)
         self._open_accounting(database, prices)
-        states = KeptStates(database, keep=timedelta(days=self.settings.retention_days.ledger))
+        states = KeptStateStore(database, keep=timedelta(days=self.settings.retention_days.ledger))
         self.repository = MongoRunRepository(
             self.store, owner=owner_name(), lease_s=self.settings.lease_s, versions=self._versions, states=states
         )
         self.wakeups = wakeups = Wakeups(celery_publisher(app))
         wakeups.start()
-        self._opened.callback(lambda: self.submit(wakeups.stop()).result(timeout=6))
-        self.alone = AloneProcesses(self.settings, self.store, self.repository, self.metrics, places=self._places_alone)
-        self._opened.callback(self.alone.close)
+        self._exit_stack.callback(lambda: self.submit(wakeups.stop()).result(timeout=6))
+        self.alone = IsolatedProcesses(
+            self.settings, self.store, self.repository, self.metrics, slots=self._isolation_slots
+        )
+        self._exit_stack.callback(self.alone.close)
         self.admission = Admission(
             AllLimits(self.settings.caps, self.store, budgets=BudgetAdmission(self.budgets)),
             self.repository,
@@ -167,7 +169,7 @@ class WorkerProcess:
             on_fenced=self.metrics.record_fenced_write,
             on_refused=self.metrics.record_end,
         )
-        self.lanes = Lanes(self.repository, self.admission, self.stopping, alone=self.alone)
+        self.lanes = Lanes(self.repository, self.admission, self.is_stopping, isolation_slots=self.alone)
         self._open_context_sources(database, states)
         self._open_package_databases(database)
         await self.store.ensure_indexes()
@@ -176,7 +178,7 @@ class WorkerProcess:
         await self.budgets.open()
         self.store_pulse = StorePulse(lambda: database.command("ping"))
         pulse = self._loop.create_task(self.store_pulse.ping_forever(), name="store pulse")
-        self._opened.callback(lambda: self._loop.call_soon_threadsafe(pulse.cancel))
+        self._exit_stack.callback(lambda: self._loop.call_soon_threadsafe(pulse.cancel))
 
     def _open_package_databases(self, database: AsyncDatabase[dict[str, Any]]) -> None:
         self._databases = PackageDatabases(
@@ -186,16 +188,16 @@ class WorkerProcess:
             loop=self._loop,
         )
 
-    def _open_context_sources(self, database: AsyncDatabase[dict[str, Any]], states: KeptStates) -> None:
-        documents = Documents(
+    def _open_context_sources(self, database: AsyncDatabase[dict[str, Any]], states: KeptStateStore) -> None:
+        documents = PackageDocuments(
             database.client,
             own_database=self.settings.database,
-            found_within_s=found_within_s(self.settings.lease_s),
+            find_timeout_s=find_timeout_s(self.settings.lease_s),
         )
         external = ExternalReader(
             allowed_hosts=self.settings.external_hosts, resolve_secret=self.settings.resolve_secret
         )
-        self._opened.callback(lambda: self.submit(external.close()).result(timeout=5))
+        self._exit_stack.callback(lambda: self.submit(external.close()).result(timeout=5))
         self._context_sources = ContextSources(
             environment=self.settings.context_environment(),
             production=self.settings.production,
@@ -210,11 +212,11 @@ class WorkerProcess:
         self._prices = prices
         holder, fails_open = ReserverIdentity(), self.settings.budgets_fail == "open"
         self.budgets = BudgetService(database, prices, holder, fails_open=fails_open)
-        self._opened.callback(lambda: self.submit(self.budgets.close()).result(timeout=5))
+        self._exit_stack.callback(lambda: self.submit(self.budgets.close()).result(timeout=5))
         self.ledger = Ledger(database, prices, holder=lambda: holder.id, fails_closed=not fails_open)
-        self._opened.callback(lambda: self.submit(self.ledger.drain(timeout_s=DRAINED_WITHIN_S)).result(timeout=5))
+        self._exit_stack.callback(lambda: self.submit(self.ledger.drain(timeout_s=DRAIN_TIMEOUT_S)).result(timeout=5))
 
-    def _learn(self, packages: Mapping[str, Package]) -> None:
+    def _on_packages(self, packages: Mapping[str, Package]) -> None:
         self.metrics.add_workflows(packages)
         self.redactor.hide(values_of_packages(packages.values(), self.settings))
 
@@ -230,20 +232,20 @@ class WorkerProcess:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("only a task can be interrupted")
-        self._working.add(task)
+        self._tasks.add(task)
         try:
             yield
         finally:
-            self._working.discard(task)
+            self._tasks.discard(task)
 
-    def stopping(self) -> bool:
-        return self._stopping
+    def is_stopping(self) -> bool:
+        return self._is_stopping
 
     def drain(self) -> None:
         """Runs in progress finish their turn, are checkpointed and handed back; who takes too long is cut off."""
-        if not self._stopping:
-            self._stop_by = time.monotonic() + self.settings.grace_s + HAND_BACK_WITHIN_S
-            self._stopping = True
+        if not self._is_stopping:
+            self._stop_by = time.monotonic() + self.settings.grace_s + HAND_BACK_TIMEOUT_S
+            self._is_stopping = True
             self.alone.drain()
             self._loop.call_soon_threadsafe(self._loop.call_later, self.settings.grace_s, self._interrupt)
 
@@ -258,14 +260,14 @@ class WorkerProcess:
         return self._stop_by - time.monotonic()
 
     def _interrupt(self) -> None:
-        for task in list(self._working):
+        for task in list(self._tasks):
             task.cancel()
-        if self._working:  # again: libraries under a chat may swallow a cancellation
+        if self._tasks:  # again: libraries under a chat may swallow a cancellation
             self._loop.call_later(1, self._interrupt)
 
     def stop(self) -> None:
-        self._stopping = True
-        self._opened.close()
+        self._is_stopping = True
+        self._exit_stack.close()
 
     def _stop_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

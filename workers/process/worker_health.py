@@ -79,7 +79,7 @@ class WorkerHealth:
 
     def find_live_problems(self) -> Sequence[str]:
         worker = self._worker
-        if worker is None or worker.stopping():  # the shutdown deadline ends a worker that does not stop
+        if worker is None or worker.is_stopping():  # the shutdown deadline ends a worker that does not stop
             return ()
         silent_s, patience_s = worker.heartbeat.silent_s(), worker.stuck_s / 2
         silence_limit_s = max(worker.settings.lease_s * MAX_LEASES_WITHOUT_BEAT, 30)
@@ -93,7 +93,7 @@ class WorkerHealth:
         worker = self._worker
         if worker is None:
             return ("the worker is starting",)
-        if worker.stopping():
+        if worker.is_stopping():
             return ("the worker is stopping",)
         silent_s = time.monotonic() - self._broker_answered_at
         return [
@@ -129,7 +129,7 @@ class WorkerHealth:
         """
         worker, now = self._worker, time.monotonic()
         problems = find_problems(self._consumer.status())
-        if worker is None or worker.stopping() or not has_answer or not problems:
+        if worker is None or worker.is_stopping() or not has_answer or not problems:
             self._idle_since = None
             return False
         self._idle_since = self._idle_since or now

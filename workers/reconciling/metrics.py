@@ -66,7 +66,7 @@ class ReconcileMetrics:
             registry=registry,
         )
 
-    def did(self, step: Step, counts: Mapping[str, int]) -> None:
+    def record_step(self, step: Step, counts: Mapping[str, int]) -> None:
         if step == "retain":
             self._pruned.inc(counts[retention.PRUNED])
         else:
@@ -74,10 +74,10 @@ class ReconcileMetrics:
                 metric = self._corrected if label in republish.CORRECTIONS else self._by_label[step]
                 metric.labels(label).inc(count)
 
-    def failed(self, step: Step) -> None:
+    def record_failure(self, step: Step) -> None:
         self._faults.labels(step).inc()
 
-    def passed(self, seconds: float, *, well: bool) -> None:
+    def record_pass(self, seconds: float, *, is_success: bool) -> None:
         self._seconds.observe(seconds)
-        if well:
+        if is_success:
             self._succeeded_at.set(time.time())

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from accounting.infra.aio import gather_all
-from workers.store.ordering import Order
+from workers.store.ordering import RunOrder
 from workers.store.run import HoldKind
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
@@ -19,33 +19,33 @@ from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
 
-MOST = 2_000  # entries of the index in one pass
-MOST_LET_GO = 500  # each is a write: the runs of dead workers must not wait for them
-AT_ONCE = 50
+MAX_ENTRIES = 2_000  # entries of the index in one pass
+MAX_RELEASED = 500  # each is a write: the runs of dead workers must not wait for them
+MAX_CONCURRENT = 50
 
 
-class Orders:
+class OrderReleases:
     def __init__(self, store: RunStore, wakeups: WakeupSender) -> None:
-        self._order: Order = store.order
+        self._order: RunOrder = store.order
         self._wakeups = wakeups
         self._last = ""
 
     async def run_pass(self, counts: Counter[str]) -> None:
-        keys, self._last = await self._order.some_waiting(after=self._last, most=MOST)
+        keys, self._last = await self._order.list_waiting_keys(after=self._last, limit=MAX_ENTRIES)
         if not keys:
             return
-        await self._order.depose_ended(keys)
-        headless = sorted(await self._order.headless(keys))
-        if len(headless) > MOST_LET_GO:
-            headless = headless[:MOST_LET_GO]
+        await self._order.clear_finished_heads(keys)
+        headless = sorted(await self._order.keys_without_head(keys))
+        if len(headless) > MAX_RELEASED:
+            headless = headless[:MAX_RELEASED]
             self._last = headless[-1]
-        for start in range(0, len(headless), AT_ONCE):
-            some = headless[start : start + AT_ONCE]
-            counts[HoldKind.CONCURRENCY.value] += self._woken(
-                await gather_all(self._order.let_next_go(key, woken=True) for key in some)
+        for start in range(0, len(headless), MAX_CONCURRENT):
+            some = headless[start : start + MAX_CONCURRENT]
+            counts[HoldKind.CONCURRENCY.value] += self._wake_heads(
+                await gather_all(self._order.release_next(key, sends_wakeup=True) for key in some)
             )
 
-    def _woken(self, heads: Collection[Document | None]) -> int:
+    def _wake_heads(self, heads: Collection[Document | None]) -> int:
         let_go = [head for head in heads if head is not None]
         for head in let_go:
             log.info("run_let_go_in_order", extra={"run_id": head["_id"], "app_id": head["app_id"]})

@@ -14,7 +14,7 @@ from pymongo.errors import PyMongoError
 
 from accounting.infra.aio import gather_all
 from workers.store.expired_leases import ExpiredLeases
-from workers.store.run import RunState, labels
+from workers.store.run import RunState, run_labels
 from workers.store.run_batches import BATCH
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
@@ -47,5 +47,5 @@ class Reclaim:
             if not error.timeout:
                 raise
             # Its worker was killed in a transaction, which the server ends after 60 s by default. Others do not wait.
-            log.warning("reclaim_put_off", extra={**labels(run), "error": type(error).__name__})
+            log.warning("reclaim_put_off", extra={**run_labels(run), "error": type(error).__name__})
             return None

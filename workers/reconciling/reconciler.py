@@ -28,12 +28,12 @@ from accounting.infra.store_errors import is_unavailable
 from accounting.ledger.ledger_retention import LedgerRetention
 from accounting.totals.roll_up import RollUp
 from workers.fairness.budget_releases import BudgetReleases
-from workers.fairness.releases import Releases
+from workers.fairness.releases import LimitReleases
 from workers.reconciling.metrics import ReconcileMetrics, Step
-from workers.reconciling.orders import Orders
+from workers.reconciling.orders import OrderReleases
 from workers.reconciling.reclaim import Reclaim
 from workers.reconciling.republish import Republish, Tickets
-from workers.reconciling.retention import Retention
+from workers.reconciling.retention import RunRetention
 from workers.settings import Settings
 from workers.store.run_store import RunStore
 from workers.wakeup_sender import WakeupSender
@@ -48,15 +48,15 @@ class Reconciler:
     def __init__(
         self, store: RunStore, settings: Settings, *, wakeups: WakeupSender, tickets: Tickets, metrics: ReconcileMetrics
     ) -> None:
-        self._releases = Releases(store, settings.caps, wakeups)
-        self._budget_mending = BudgetReconciler(store.database)
+        self._releases = LimitReleases(store, settings.caps, wakeups)
+        self._budget_reconciler = BudgetReconciler(store.database)
         self._budget_releases = BudgetReleases(store, wakeups)
-        self._orders = Orders(store, wakeups)
+        self._order_releases = OrderReleases(store, wakeups)
         self._reclaim = Reclaim(store)
         self._republish = Republish(store, wakeups, tickets, settings.republish_after_s)
         outbox = None if settings.billing_url is None else Outbox(store.database)
         self._roll_up = RollUp(store.database, outbox=outbox)
-        self._retention = Retention(store, timedelta(days=settings.retention_days.runs))
+        self._retention = RunRetention(store, timedelta(days=settings.retention_days.runs))
         self._ledger_retention = LedgerRetention(store.database, timedelta(days=settings.retention_days.ledger))
         self._metrics = metrics
 
@@ -64,9 +64,9 @@ class Reconciler:
         return {
             "reclaim": self._reclaim.run_pass,
             "release": self._release,
-            "mend_budgets": self._budget_mending.run_pass,
+            "mend_budgets": self._budget_reconciler.run_pass,
             "release_budgets": self._budget_releases.run_pass,
-            "order": self._orders.run_pass,
+            "order": self._order_releases.run_pass,
             "republish": self._republish.run_pass,
             "add_up": self._roll_up.run_pass,
             "retain": self._retention.run_pass,
@@ -86,11 +86,11 @@ class Reconciler:
                 if isinstance(error, PyMongoError) and is_unavailable(error):
                     raise
                 log.exception("reconcile_step_failed", extra={"step": name})
-                self._metrics.failed(name)
+                self._metrics.record_failure(name)
                 well = False
             finally:
-                self._metrics.did(name, done[name])
-        self._metrics.passed(time.monotonic() - began, well=well)
+                self._metrics.record_step(name, done[name])
+        self._metrics.record_pass(time.monotonic() - began, is_success=well)
         return {name: counts for name, counts in done.items() if counts}
 
     async def _release(self, counts: Counts) -> None:

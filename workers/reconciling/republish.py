@@ -18,8 +18,8 @@ from typing import Any, Literal, Protocol, get_args
 
 from accounting.infra.aio import gather_all
 from workers.store.due_runs import NOT_CLAIMED, NOT_LISTED, DueRuns
-from workers.store.run import RunState, labels
-from workers.store.run_batches import MOST, RunQuery
+from workers.store.run import RunState, run_labels
+from workers.store.run_batches import MAX_PER_STEP, RunQuery
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
 from workers.wakeup_sender import WakeupSender
@@ -33,7 +33,7 @@ CLOCK, LANE = "clock", "lane"
 CORRECTIONS = (CLOCK, LANE)
 
 # Enough for the workers until the next pass: beyond this nobody starts sooner for one more ticket.
-ENOUGH = MOST
+MAX_TICKETS = MAX_PER_STEP
 
 
 class Tickets(Protocol):
@@ -53,7 +53,7 @@ class Republish:
         await self._replace_lost(counts)
 
     async def _make_ready(self, counts: Counter[str]) -> None:
-        await self._publish(NOT_LISTED, counts, most=MOST)
+        await self._publish(NOT_LISTED, counts, limit=MAX_PER_STEP)
 
     async def _correct_clocks(self, counts: Counter[str]) -> None:
         """No ready run is to be looked at so late: its acceptor has a clock that is ahead of the database's."""
@@ -68,11 +68,11 @@ class Republish:
         waiting = await self._tickets.count_waiting()
         if waiting is None:
             return  # a broker that does not answer takes no wake-up either
-        ready = await self._due.count_ready(up_to=ENOUGH)
-        await self._publish(NOT_CLAIMED, counts, most=ready - waiting)
+        ready = await self._due.count_ready(up_to=MAX_TICKETS)
+        await self._publish(NOT_CLAIMED, counts, limit=ready - waiting)
 
-    async def _publish(self, due: RunQuery, counts: Counter[str], *, most: int) -> None:
-        async for batch in self._due.batches(due, most=most):
+    async def _publish(self, due: RunQuery, counts: Counter[str], *, limit: int) -> None:
+        async for batch in self._due.batches(due, most=limit):
             reasons = await gather_all(self._wake(run, due, counts) for run in batch)
             counts.update(reason for reason in reasons if reason is not None)
 
@@ -84,13 +84,13 @@ class Republish:
             return None
         self._wakeups.send(run["_id"])
         reason = reason_of(run)
-        log.info("run_republished", extra={**labels(run), "reason": reason, "wakes": run["wakes"] + 1})
+        log.info("run_republished", extra={**run_labels(run), "reason": reason, "wakes": run["wakes"] + 1})
         return reason
 
     async def _take_out_of_lane(self, run: Document, counts: Counter[str]) -> None:
         if await self._due.take_out_of_lane(run):
             counts[LANE] += 1
-            log.info("run_taken_out_of_lane", extra={**labels(run), "reason": f"it is {run['state']}"})
+            log.info("run_taken_out_of_lane", extra={**run_labels(run), "reason": f"it is {run['state']}"})
 
 
 def reason_of(run: Mapping[str, Any]) -> Reason:

@@ -24,7 +24,7 @@ PRUNED = "pruned"
 MAX_BATCHES = 3  # a pass is short; so many a second are more than fifty million a day
 
 
-class Retention:
+class RunRetention:
     def __init__(
         self,
         store: RunStore,
@@ -42,12 +42,12 @@ class Retention:
         for _ in range(self._max_batches):
             if not await self._pruning.has_expired():
                 return
-            pruned = await self.prune()
+            pruned = await self.prune_batch()
             counts[PRUNED] += pruned
             if pruned == 0:
                 return
 
-    async def prune(self) -> int:
+    async def prune_batch(self) -> int:
         """Prunes one batch. The process that comes second finds other runs in the next pass."""
         try:
             pruned = await self._pruning.prune()

@@ -19,30 +19,30 @@ log = logging.getLogger(__name__)
 PATIENCE_S = 1.0
 
 
-class BrokerTickets:
+class QueueDepth:
     def __init__(self, app: Celery, wakeups: Wakeups) -> None:
         self._app = app
         self._wakeups = wakeups
-        self._asking: asyncio.Future[int | None] | None = None
-        self._silent = False
+        self._query: asyncio.Future[int | None] | None = None
+        self._is_silent = False
 
     async def count_waiting(self) -> int | None:
         """With those that are about to be sent. Some may be counted twice, being sent meanwhile: then the next pass
         sees more clearly."""
         unsent = self._wakeups.count_unsent()
-        if self._asking is None or self._asking.done():  # one question at a time, however long it hangs
-            self._asking = asyncio.ensure_future(asyncio.to_thread(self._ask))
+        if self._query is None or self._query.done():  # one question at a time, however long it hangs
+            self._query = asyncio.ensure_future(asyncio.to_thread(self._count_in_queue))
         try:
             async with asyncio.timeout(PATIENCE_S):
-                waiting = await asyncio.shield(self._asking)
+                waiting = await asyncio.shield(self._query)
         except TimeoutError:
             waiting = None
-        if (waiting is None) != self._silent:
-            self._silent = waiting is None
-            log.warning("broker_silent" if self._silent else "broker_answers")
+        if (waiting is None) != self._is_silent:
+            self._is_silent = waiting is None
+            log.warning("broker_silent" if self._is_silent else "broker_answers")
         return None if waiting is None else waiting + unsent
 
-    def _ask(self) -> int | None:
+    def _count_in_queue(self) -> int | None:
         pool: Any = self._app.pool  # celery-types takes it for one of producers
         with pool.acquire(block=True) as connection:
             try:

@@ -7,7 +7,7 @@ from typing import Any
 from workers.steps.retry_policy import Finish, Requeue
 from workers.steps.run_services import RunServices
 from workers.steps.turn_record import NO_WRITES, PendingWrites
-from workers.store.run import Claim, labels
+from workers.store.run import Claim, run_labels
 from workflows.chat.chat_state import Conversation
 from workflows.outcome import Outcome
 
@@ -40,7 +40,7 @@ class RunExecution:
 
     @property
     def labels(self) -> dict[str, Any]:
-        return labels(self.claim.document)
+        return run_labels(self.claim.document)
 
     @property
     def open_chat(self) -> Conversation:

@@ -52,13 +52,13 @@ def outcome_of(error: BaseException, labels: Mapping[str, Any]) -> Outcome:
         return error.outcome()
     # Another attempt, or a newer worker, may do it.
     if isinstance(error, ContextUnavailableError | WriteTooSlowError | CheckpointError):
-        return failed(error, transient=True)
+        return package_error(error, transient=True)
     if not isinstance(error, ContextError | WriteRefusedError):
         log.error("run_crashed", extra=dict(labels), exc_info=error)
-    return failed(error)
+    return package_error(error)
 
 
-def failed(error: BaseException, *, transient: bool = False) -> Outcome:
+def package_error(error: BaseException, *, transient: bool = False) -> Outcome:
     words = error_text(error)
     told = OutcomeError(type(error).__name__, words)
     return Outcome(OutcomeKind.PACKAGE_ERROR, words, told, transient=transient)

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from workers.steps.execution import Ending, RunExecution
-from workers.steps.failures import FAULTS, failed, outcome_of
+from workers.steps.failures import FAULTS, package_error, outcome_of
 from workers.steps.retry_policy import Finish, Requeue, decide
-from workers.steps.run_chat import key_facts_of, questions_in
+from workers.steps.run_chat import key_facts_of, question_fields
 from workers.steps.turn_record import NO_WRITES, PendingWrites, unfinished_turn, writes_on_success
 from workers.store.run import Claim, RunState
 from workers.store.storable import NotStorableError, as_storable
@@ -52,7 +52,7 @@ async def _ending(run: RunExecution, outcome: Outcome) -> Ending:
         pending, refused = pending_writes(chat, decision, before, run.claim)  # its last steps may have changed them
     if refused is not None:
         return Ending(Finish(RunState.FAILED), refused, record=_record_of(chat, run.claim))
-    record = {**_record_of(chat, run.claim), **questions_in(chat, outcome, run.claim)}
+    record = {**_record_of(chat, run.claim), **question_fields(chat, outcome, run.claim)}
     return Ending(decision, outcome, pending, record)
 
 
@@ -76,7 +76,7 @@ def pending_writes(
     try:
         return writes_on_success(chat, before, key_facts_of(chat.package, claim)), None
     except WriteRefusedError as error:
-        return NO_WRITES, failed(error)
+        return NO_WRITES, package_error(error)
 
 
 def _record_of(chat: Conversation, claim: Claim) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from pymongo.errors import PyMongoError
 from accounting.infra.store_errors import is_unavailable
 from workers.crash_points import crash_point
 from workers.steps.execution import Ending, RunExecution
-from workers.steps.failures import failed
+from workers.steps.failures import package_error
 from workers.steps.finalize import decide_on
 from workers.steps.hand_back import hand_back
 from workers.steps.retry_policy import Finish, Requeue
@@ -33,7 +33,7 @@ async def release(run: RunExecution) -> None:
     try:
         await _release(run, ending)
     except WriteTooSlowError as error:
-        outcome = failed(error, transient=True)
+        outcome = package_error(error, transient=True)
         await _release(run, Ending(decide_on(run, outcome), outcome, record=ending.record))
 
 
@@ -64,7 +64,7 @@ async def _finish_somehow(
     try:
         state = await _finish(run, decision, outcome, ending.record, ending.pending)
     except WriteRefusedError as error:
-        decision, outcome = Finish(RunState.FAILED), failed(error).with_texts(run.services.redactor.redact_text)
+        decision, outcome = Finish(RunState.FAILED), package_error(error).with_texts(run.services.redactor.redact_text)
         state = await _finish(run, decision, outcome, ending.record)
     except (BSONError, ValueError, PyMongoError) as error:
         if isinstance(error, PyMongoError) and is_unavailable(error):

@@ -8,8 +8,8 @@ from workers.store.run import Hold, HoldKind, RunState
 from workflows.outcome import Outcome, OutcomeKind, is_success
 
 FIRST_DELAY_S = 2.0
-LONGEST_DELAY_S = 300.0
-LONGEST_RETRY_AFTER_S = 3600.0
+MAX_DELAY_S = 300.0
+MAX_RETRY_AFTER_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def decide(
     """`random` gives a number from 0 to 1: full jitter, so that retries of many runs do not meet."""
     kind = outcome.kind
     if kind is OutcomeKind.HANDED_BACK:
-        return _handed_back(outcome, random)
+        return _decide_hand_back(outcome, random)
     if outcome.transient:
         if attempt >= max_attempts:
             return Finish(RunState.PARKED)
@@ -46,7 +46,7 @@ def decide(
     return Finish(RunState.FAILED)
 
 
-def _handed_back(outcome: Outcome, random: Callable[[], float]) -> Requeue:
+def _decide_hand_back(outcome: Outcome, random: Callable[[], float]) -> Requeue:
     hold = None
     if outcome.held_by is not None:
         hold = Hold(HoldKind.BUDGET, outcome.held_by, outcome.held_until)
@@ -56,6 +56,6 @@ def _handed_back(outcome: Outcome, random: Callable[[], float]) -> Requeue:
 
 def backoff(attempt: int, *, random: Callable[[], float], retry_after_s: float | None = None) -> timedelta:
     """Exponential with full jitter; a server that names a time is given that time."""
-    ceiling = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(attempt - 1, 20))
-    asked = min(max(retry_after_s or 0.0, 0.0), LONGEST_RETRY_AFTER_S)
+    ceiling = min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** min(attempt - 1, 20))
+    asked = min(max(retry_after_s or 0.0, 0.0), MAX_RETRY_AFTER_S)
     return timedelta(seconds=asked + ceiling * random())

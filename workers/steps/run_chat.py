@@ -108,7 +108,7 @@ def unread_message(document: Mapping[str, Any]) -> str | None:
     return next((message for message in messages if message is not None), None)
 
 
-def questions_in(chat: Conversation, outcome: Outcome, claim: Claim) -> Mapping[str, Any]:
+def question_fields(chat: Conversation, outcome: Outcome, claim: Claim) -> Mapping[str, Any]:
     """What a run that waits for a person keeps of what it asks; nothing for others."""
     questions = open_questions(chat, outcome)
     if not questions:

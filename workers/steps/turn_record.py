@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workers.store.run import Claim, labels
+from workers.store.run import Claim, run_labels
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat.chat_errors import PackageDefect
 from workflows.chat.chat_state import Conversation
@@ -44,7 +44,7 @@ def record_of_writes(writes: Sequence[DocumentWrite]) -> dict[str, Any]:
 def log_written(claim: Claim, writes: Sequence[DocumentWrite]) -> None:
     if writes:
         variables = [write.variable for write in writes]
-        log.info("documents_written", extra={**labels(claim.document), "variables": variables})
+        log.info("documents_written", extra={**run_labels(claim.document), "variables": variables})
 
 
 def unfinished_turn(chat: Conversation, claim: Claim) -> dict[str, Any] | None:

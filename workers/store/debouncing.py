@@ -19,12 +19,12 @@ from pymongo import ASCENDING, IndexModel
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.errors import DuplicateKeyError, WTimeoutError
 
-from workers.store.inserting import Inserts
+from workers.store.inserting import RunInserts
 from workers.store.run import Accepted, RunState
 from workers.store.run_document import Document, key_of_app, literal
 
 MAX_EVENTS = 1000  # of one run, which remembers them all
-_TRIES = 50
+_MAX_TRIES = 50
 
 DEBOUNCE_INDEXES = (
     IndexModel(
@@ -50,19 +50,19 @@ _STILL_QUIET: Mapping[str, Any] = {
 
 
 class Debounce:
-    def __init__(self, runs: AsyncCollection[Document], inserts: Inserts) -> None:
+    def __init__(self, runs: AsyncCollection[Document], inserts: RunInserts) -> None:
         self._runs = runs
         self._inserts = inserts
 
-    async def insert(self, run: Document, *, quiet: timedelta, at_most: timedelta) -> Accepted:
+    async def insert(self, run: Document, *, quiet: timedelta, max_delay: timedelta) -> Accepted:
         """`run` is what is inserted if none is open, from now on quiet."""
         opened, event = run["debounce"]["open"], run["dedupe_key"]
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             try:
                 merged = await self._merge(run, opened, event, quiet)
                 if merged is not None:
                     return Accepted(merged["_id"], created=False, ready=False, merged=True)
-                ready = await self._inserts.insert(await self._opened(run, quiet, at_most))
+                ready = await self._inserts.insert(await self._open_run(run, quiet, max_delay))
                 return Accepted(run["_id"], created=True, ready=ready)
             except DuplicateKeyError:
                 known = await self._run_of(event)
@@ -71,10 +71,10 @@ class Debounce:
             await self._close(opened)
         raise WTimeoutError("other events of its debounce key come faster than it finds its run")
 
-    async def _opened(self, run: Document, quiet: timedelta, at_most: timedelta) -> Document:
+    async def _open_run(self, run: Document, quiet: timedelta, max_delay: timedelta) -> Document:
         told = await self._runs.database.command("hello", codec_options=self._runs.codec_options)
         due = told["localTime"] + quiet
-        until = max(told["localTime"] + at_most, due)
+        until = max(told["localTime"] + max_delay, due)
         later = {name: value for name, value in run.items() if name != "lane"}
         return {**later, "not_before": due, "wake_at": due, "debounce": {**run["debounce"], "until": until}}
 
@@ -102,5 +102,5 @@ class Debounce:
         await self._runs.update_one({"debounce.open": opened, "$nor": [_STILL_QUIET]}, {"$unset": {"debounce.open": 1}})
 
 
-def debounced(run: Document, *, app_id: str, key: str) -> Document:
+def with_debounce(run: Document, *, app_id: str, key: str) -> Document:
     return {**run, "debounce": {"open": key_of_app(app_id, key), "events": [run["dedupe_key"]]}}

@@ -24,7 +24,7 @@ from pymongo.write_concern import WriteConcern
 
 from accounting.infra.store_errors import is_unavailable
 from workers.crash_points import crash_point
-from workers.store.own_collections import refusal
+from workers.store.own_collections import refusal_reason
 from workers.store.storable import NotStorableError, check_storable
 from workflows.context.documents.database_queries import (
     TENANT_NAMES,
@@ -47,9 +47,9 @@ from workflows.context.values.value_types import is_same_value
 # Below the caller's deadline of 10 s: the server stops by itself, instead of working on for nobody.
 MAX_READ_MS = 9_000
 # Half of what is between two heartbeats of a lease of 30 s.
-FOUND_WITHIN_S = 2.5
+FIND_TIMEOUT_S = 2.5
 # Longer than the server keeps locked what a dead worker was writing, and shorter than the driver tries again by itself.
-WRITTEN_WITHIN_S = 90.0
+WRITE_TIMEOUT_S = 90.0
 WRITE_CONFLICT = 112
 MAX_SHOWN = 100
 
@@ -65,32 +65,32 @@ class KeyTakenError(WriteRefusedError):
     """A unique index holds a value, for a document that this app does not own, or one inserted just now."""
 
 
-class Documents:
+class PackageDocuments:
     def __init__(
         self,
         client: AsyncMongoClient[dict[str, Any]],
         *,
         own_database: str,
-        found_within_s: float = FOUND_WITHIN_S,
-        written_within_s: float = WRITTEN_WITHIN_S,
+        find_timeout_s: float = FIND_TIMEOUT_S,
+        write_timeout_s: float = WRITE_TIMEOUT_S,
     ) -> None:
         """`found_within_s`: all documents of one transaction together."""
         self._client = client
         self._own_database = own_database
-        self._found_within_s = found_within_s
-        self._written_within_s = written_within_s
+        self._find_timeout_s = find_timeout_s
+        self._write_timeout_s = write_timeout_s
 
-    async def read(self, wanted: DocumentRead) -> Mapping[str, Any] | None:
+    async def read(self, request: DocumentRead) -> Mapping[str, Any] | None:
         """The newest one, projected on the server. Raises TimeoutError when the server needs too long."""
-        why = refusal(wanted.database, wanted.collection, own_database=self._own_database)
+        why = refusal_reason(request.database, request.collection, own_database=self._own_database)
         if why is not None:
             raise ReadRefusedError(why)
-        if operator := find_server_code(wanted.query):
+        if operator := find_server_code(request.query):
             raise ReadRefusedError(f"{operator} runs code on the database server, which no query may")
-        query = {"$and": [dict(wanted.query), tenant_scope(wanted.app_id)]}
-        projection = {"_id": "_id" in wanted.fields, **dict.fromkeys(wanted.fields, True)}
+        query = {"$and": [dict(request.query), tenant_scope(request.app_id)]}
+        projection = {"_id": "_id" in request.fields, **dict.fromkeys(request.fields, True)}
         try:
-            found = self._client[wanted.database].get_collection(wanted.collection, codec_options=_LENIENT)
+            found = self._client[request.database].get_collection(request.collection, codec_options=_LENIENT)
             return await found.find_one(query, projection, sort=[("_id", DESCENDING)], max_time_ms=MAX_READ_MS)
         except ExecutionTimeout:
             raise TimeoutError from None
@@ -99,7 +99,7 @@ class Documents:
         except OperationFailure as error:
             if is_unavailable(error):
                 raise
-            raise ReadRefusedError(_said(error)) from None
+            raise ReadRefusedError(_error_text(error)) from None
 
     async def check_writable(self, place: DocumentTarget) -> None:
         """WriteRefusedError where a write could not change the document that is meant: one that says no owner, or, by
@@ -107,13 +107,13 @@ class Documents:
         found in the time that a write has is WriteTooSlowError here already."""
         own_write = DocumentWrite(**asdict(place), values={})
         self._check(own_write)
-        found_by = time.monotonic() + self._found_within_s
+        found_by = time.monotonic() + self._find_timeout_s
         key = {place.key: _key_condition(place)}
-        if await self._exists(own_write, {"$and": [key, owner_scope(place.app_id)]}, found_by=found_by):
+        if await self._exists(own_write, {"$and": [key, owner_scope(place.app_id)]}, deadline=found_by):
             return
         which = f"{place.variable} {str(place.key_value)[:MAX_SHOWN]}"
         where = f"{place.database}.{place.collection}"
-        if await self._exists(own_write, {"$and": [key, tenant_scope(place.app_id)]}, found_by=found_by):
+        if await self._exists(own_write, {"$and": [key, tenant_scope(place.app_id)]}, deadline=found_by):
             raise WriteRefusedError(
                 f"{which} has no `app_id`, so it is read-only here: every app may read it. Write the `app_id` of the "
                 f"app whose it is into the document in {where}, or leave write_strategy out"
@@ -124,21 +124,21 @@ class Documents:
                 "the trigger send the _id of one that is there and has this `app_id`"
             )
 
-    async def _exists(self, write: DocumentWrite, query: Mapping[str, Any], *, found_by: float) -> bool:
+    async def _exists(self, write: DocumentWrite, query: Mapping[str, Any], *, deadline: float) -> bool:
         try:
             collection = self._client[write.database][write.collection]
-            return await collection.find_one(query, {"_id": 1}, max_time_ms=_left_ms(found_by)) is not None
+            return await collection.find_one(query, {"_id": 1}, max_time_ms=_left_ms(deadline)) is not None
         except ExecutionTimeout:
-            raise self._not_found_in_time(write) from None
+            raise self._too_slow_error(write) from None
         except _UNSENDABLE as error:
             raise write.refused_error(str(error)) from None
         except OperationFailure as error:
             if is_unavailable(error):
                 raise
-            raise write.refused_error(_said(error)) from None
+            raise write.refused_error(_error_text(error)) from None
 
-    def _not_found_in_time(self, write: DocumentWrite) -> WriteTooSlowError:
-        why = f"to find its {write.key} took longer than {self._found_within_s:.2g} s"
+    def _too_slow_error(self, write: DocumentWrite) -> WriteTooSlowError:
+        why = f"to find its {write.key} took longer than {self._find_timeout_s:.2g} s"
         return write.too_slow_error(f"{why}; the collection needs an index on it")
 
     async def write_with(
@@ -148,19 +148,19 @@ class Documents:
         for a while: then, or when the documents are not found in time, WriteTooSlowError."""
         for write in writes:
             self._check(write)
-        give_up_at = time.monotonic() + self._written_within_s
+        give_up_at = time.monotonic() + self._write_timeout_s
 
         async def all_of_it(session: AsyncClientSession) -> None:
-            found_by = time.monotonic() + self._found_within_s
+            found_by = time.monotonic() + self._find_timeout_s
             try:
                 for write in writes:
-                    await self._set(write, session, found_by=found_by)
+                    await self._write_document(write, session, deadline=found_by)
                 # Last: what a worker that is killed in here has written stays locked until the server gives the
                 # transaction up, after 60 s by default, and nobody can take a locked run over.
                 await step(session)
             except OperationFailure as error:
                 if error.code == WRITE_CONFLICT and writes and time.monotonic() > give_up_at:
-                    why = f"for {self._written_within_s:g} s others wrote the same documents whenever it was tried"
+                    why = f"for {self._write_timeout_s:g} s others wrote the same documents whenever it was tried"
                     raise writes[0].too_slow_error(why) from None
                 raise
             crash_point("documents written")
@@ -172,7 +172,7 @@ class Documents:
             await self._in_transaction(all_of_it)
 
     def _check(self, write: DocumentWrite) -> None:
-        why = refusal(write.database, write.collection, own_database=self._own_database)
+        why = refusal_reason(write.database, write.collection, own_database=self._own_database)
         if why is not None:
             raise write.refused_error(why)
         try:
@@ -186,7 +186,7 @@ class Documents:
                 work, read_concern=ReadConcern("snapshot"), write_concern=WriteConcern("majority", wtimeout=10_000)
             )
 
-    async def _set(self, write: DocumentWrite, session: AsyncClientSession, *, found_by: float) -> None:
+    async def _write_document(self, write: DocumentWrite, session: AsyncClientSession, *, deadline: float) -> None:
         try:
             collection = self._client[write.database].get_collection(write.collection, codec_options=_LENIENT)
             own, newest = _own_document(write), [("_id", DESCENDING)]  # the one that a read of the same key gives
@@ -195,10 +195,10 @@ class Documents:
                 dict.fromkeys(write.values, True),
                 sort=newest,
                 session=session,
-                max_time_ms=_left_ms(found_by),
+                max_time_ms=_left_ms(deadline),
             )
             if found is None:
-                await collection.update_one(_nowhere(write), _insertion(write), upsert=True, session=session)
+                await collection.update_one(_new_document_query(write), _insertion(write), upsert=True, session=session)
             elif changed := {name: value for name, value in write.values.items() if _differs(found, name, value)}:
                 await collection.update_one({"_id": found["_id"]}, {"$set": changed}, session=session)
         except DuplicateKeyError:
@@ -206,17 +206,17 @@ class Documents:
             why = "a unique index of the collection holds one of its values already, for another document"
             raise KeyTakenError(str(write.refused_error(why))) from None
         except ExecutionTimeout:
-            raise self._not_found_in_time(write) from None
+            raise self._too_slow_error(write) from None
         except _UNSENDABLE as error:
             raise write.refused_error(str(error)) from None
         except OperationFailure as error:
             if is_unavailable(error):
                 raise
-            raise write.refused_error(_said(error)) from None
+            raise write.refused_error(_error_text(error)) from None
 
 
-def _left_ms(found_by: float) -> int:
-    return max(int((found_by - time.monotonic()) * 1000), 1)
+def _left_ms(deadline: float) -> int:
+    return max(int((deadline - time.monotonic()) * 1000), 1)
 
 
 def _own_document(write: DocumentWrite) -> dict[str, Any]:
@@ -228,17 +228,17 @@ def _key_condition(place: DocumentTarget | DocumentWrite) -> Any:
     return id_condition(place.key_value) if may_be_object_id else place.key_value
 
 
-def _nowhere(write: DocumentWrite) -> dict[str, Any]:
+def _new_document_query(write: DocumentWrite) -> dict[str, Any]:
     """The snapshot has no such document. To insert one by its key alone would look through the collection once more."""
     if write.key in TENANT_NAMES:
         return {"_id": ObjectId()}
     return _own_document(write) if write.key == "_id" else {"_id": ObjectId(), write.key: write.key_value}
 
 
-def _differs(found: Mapping[str, Any], name: str, value: Any) -> bool:
+def _differs(document: Mapping[str, Any], name: str, value: Any) -> bool:
     """From what a context was given of it. A date or an id that came as text and was left alone stays what it is."""
     try:
-        return name not in found or not is_same_value(to_plain_json(found[name]), value)
+        return name not in document or not is_same_value(to_plain_json(document[name]), value)
     except TooLargeError:
         return True
 
@@ -248,7 +248,7 @@ def _insertion(write: DocumentWrite) -> dict[str, Any]:
     return {"$set": dict(write.values), "$setOnInsert": {write.key: write.key_value, **owner}}
 
 
-def _said(error: OperationFailure) -> str:
+def _error_text(error: OperationFailure) -> str:
     text = str(error.details.get("errmsg") if error.details else error)
     # "not authorized on shop to execute command {...}" goes on with all that was sent.
     return text.partition(" to execute command")[0][:300]

@@ -9,10 +9,10 @@ from workers.store.run import RunState
 from workers.store.run_batches import BATCH, RunQuery
 from workers.store.run_document import NOT_READY, READY, Document
 from workers.store.run_store import RunStore
-from workers.store.transitions import sources_of
+from workers.store.transitions import source_states
 
 _FIELDS = ("app_id", "workflow", "state", "lane", "wake_at", "wakes", "not_before", "last_requeue")
-_FREE: Document = {"state": {"$in": sources_of(RunState.RUNNING)}, "hold": None}
+_FREE: Document = {"state": {"$in": source_states(RunState.RUNNING)}, "hold": None}
 NOT_LISTED = RunQuery(
     {
         "state": RunState.QUEUED.value,
@@ -36,7 +36,7 @@ class DueRuns:
 
     def batches(self, due: RunQuery, *, most: int) -> AsyncIterator[Sequence[Document]]:
         """`due` is NOT_LISTED, of runs in no lane, or NOT_CLAIMED, of ready ones."""
-        return due.batches(self._runs, _FIELDS, most=most)
+        return due.batches(self._runs, _FIELDS, limit=most)
 
     async def has_unclaimed(self) -> bool:
         return await self._runs.find_one(NOT_CLAIMED.query, {"_id": 1}, hint=NOT_CLAIMED.index) is not None

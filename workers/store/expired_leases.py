@@ -24,11 +24,11 @@ class ExpiredLeases:
 
     def batches(self, *, put_off: Collection[str], batch_size: int = BATCH) -> AsyncIterator[Sequence[Document]]:
         """`put_off`: ids of runs that are not to be found again in this pass; may grow meanwhile."""
-        return EXPIRED_LEASE.batches(self._runs, LOSS_FIELDS, put_off=put_off, batch_size=batch_size)
+        return EXPIRED_LEASE.batches(self._runs, LOSS_FIELDS, excluded_ids=put_off, batch_size=batch_size)
 
     async def charge(self, run: Document, *, within_s: float) -> RunState | None:
         """Returns what became of the run as it was read; None when it has changed since. Raises a PyMongoError that is
         a timeout where the run is locked for longer than `within_s`."""
         expired = {"$expr": EXPIRED_LEASE.query["$expr"]}  # again: the owner may have renewed its lease meanwhile
         with pymongo.timeout(within_s):
-            return await self._losses.charge(run, also=expired, why="its lease ran out")
+            return await self._losses.charge(run, extra_query=expired, cause="its lease ran out")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from workers.store.matching import Matching
+from workers.store.matching import RunFilter
 from workers.store.run import RunState
 from workers.store.run_document import Document
 from workers.store.run_store import WITHOUT_STEPS, RunStore
@@ -27,7 +27,7 @@ class FollowedRuns:
 
     async def find_moving(
         self,
-        matching: Matching,
+        matching: RunFilter,
         fields: Sequence[str],
         *,
         since: datetime,

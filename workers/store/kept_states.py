@@ -14,16 +14,16 @@ from workers.store.storable import as_storable
 from workflows.context.reads.persistent_states import APP_WIDE_KEY, PersistentState, StateKey
 
 KEPT_STATES = "kept_states"
-KEPT = timedelta(days=400)
-EMPTY_KEPT_MS = 24 * 3600 * 1000  # a document without a value
+STATE_RETENTION = timedelta(days=400)
+EMPTY_RETENTION_MS = 24 * 3600 * 1000  # a document without a value
 DUPLICATE_KEY = 11000
 INDEXES = (IndexModel([("expires_at", ASCENDING)], name="by_expiry", expireAfterSeconds=0),)
 
 
-class KeptStates:
+class KeptStateStore:
     """A value of a user or a chat is dropped when no run has written it for `keep`; those of an app stay."""
 
-    def __init__(self, database: AsyncDatabase[Document], *, keep: timedelta = KEPT) -> None:
+    def __init__(self, database: AsyncDatabase[Document], *, keep: timedelta = STATE_RETENTION) -> None:
         self._states = database[KEPT_STATES]
         self._keep_ms = int(keep.total_seconds() * 1000)
 
@@ -61,7 +61,7 @@ class KeptStates:
 
     def _prepared_expiry(self, state: PersistentState) -> Document:
         is_empty = {"$eq": [{"$type": "$value"}, "missing"]}
-        return {"$cond": [is_empty, {"$add": ["$$NOW", EMPTY_KEPT_MS]}, self._expiry(state)]}
+        return {"$cond": [is_empty, {"$add": ["$$NOW", EMPTY_RETENTION_MS]}, self._expiry(state)]}
 
     def _expiry(self, state: PersistentState) -> Document | str:
         return "$$REMOVE" if state.state_key.key_name == APP_WIDE_KEY else {"$add": ["$$NOW", self._keep_ms]}

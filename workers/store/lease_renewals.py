@@ -6,7 +6,7 @@ from typing import Any
 from pymongo import MongoClient, UpdateOne
 from pymongo.write_concern import WriteConcern
 
-from workers.store.mongo_repository import lease_extension, owned
+from workers.store.mongo_repository import lease_extension, owned_query
 from workers.store.run import Claim
 
 
@@ -33,7 +33,9 @@ class LeaseRenewals:
     def extend(self, claims: Sequence[Claim]) -> int:
         """Renews the leases that are still held under these claims; returns how many."""
         until = [{"$set": {"lease.until": lease_extension(self._lease_s)}}]
-        return self._runs.bulk_write([UpdateOne(owned(each), until) for each in claims], ordered=False).matched_count
+        return self._runs.bulk_write(
+            [UpdateOne(owned_query(each), until) for each in claims], ordered=False
+        ).matched_count
 
     def owners(self, run_ids: Sequence[str]) -> dict[str, tuple[int, str]]:
         """Returns the newest token and the state of each run that exists."""

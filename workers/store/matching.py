@@ -11,7 +11,7 @@ _MAY_SUCCEED = frozenset({"completed", "max_turns", "no_transition"})
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
+class RunFilter:
     """What is None, or empty, matches everything. `since` and `until` are about when a run was accepted."""
 
     app_id: str | None = None
@@ -57,7 +57,7 @@ class Matching:
             return NOT_SUCCEEDED
         return ()
 
-    def as_words(self) -> str:
+    def describe(self) -> str:
         """For people: `app acme, state parked`."""
         said: Mapping[str, Any] = {
             "app": self.app_id,
@@ -72,4 +72,4 @@ class Matching:
         return ", ".join(f"{name} {value}" for name, value in said.items() if value) or "all runs"
 
 
-EVERYTHING = Matching()
+EVERYTHING = RunFilter()

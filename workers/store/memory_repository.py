@@ -15,10 +15,10 @@ from workers.store.memory_runs import (
     make_ready,
     remove_fields,
 )
-from workers.store.run import ALONE, AT_REST, RUN_FORMAT, Claim, Hold, LeaseLostError, RunState
+from workers.store.run import ISOLATED_LANE_PREFIX, AT_REST, RUN_FORMAT, Claim, Hold, LeaseLostError, RunState
 from workers.store.run_document import Document, format_of
 from workers.store.run_store import WITHOUT_STEPS
-from workers.store.transitions import sources_of
+from workers.store.transitions import source_states
 from workflows.context.documents.document_access import DocumentWrite
 from workflows.context.reads.persistent_states import PersistentState
 
@@ -47,7 +47,7 @@ class MemoryRunRepository:
 
     async def claim_first(self, lane: str, *, preferred: str | None = None, urgency: int = 0) -> Claim | None:
         runs = list(self._ready_in(lane))
-        if lane.startswith(ALONE):
+        if lane.startswith(ISOLATED_LANE_PREFIX):
             owner, preferred = f"{self._owner}/alone-{uuid4().hex[:8]}", None
         else:
             owner = self._owner
@@ -67,7 +67,7 @@ class MemoryRunRepository:
 
     def _is_claimable(self, run: Document) -> bool:
         is_due = run["not_before"] is None or run["not_before"] <= self._store.clock()
-        is_free = run["state"] in sources_of(RunState.RUNNING) and run["hold"] is None
+        is_free = run["state"] in source_states(RunState.RUNNING) and run["hold"] is None
         return is_due and is_free and format_of(run) <= self._format
 
     def _claim(self, run: Document, owner: str) -> Claim:
@@ -92,7 +92,7 @@ class MemoryRunRepository:
     def _as_claim(run: Document) -> Claim:
         return Claim(run["_id"], run["lease"]["owner"], run["lease"]["token"], as_stored(run))
 
-    async def claim_of(self, run_id: str, token: int) -> Claim | None:
+    async def find_claim(self, run_id: str, token: int) -> Claim | None:
         run = self._store.runs.get(run_id)
         is_owned = run is not None and run["lease"]["token"] == token and run["state"] == RunState.RUNNING.value
         return self._as_claim(run) if run is not None and is_owned else None
@@ -203,7 +203,7 @@ class MemoryRunRepository:
         run = self._store.runs.get(claim.run_id)
         if run is None or run["lease"]["token"] != claim.token or run["state"] != RunState.RUNNING.value:
             raise LeaseLostError(claim)
-        if to is not None and RunState.RUNNING.value not in sources_of(to):
+        if to is not None and RunState.RUNNING.value not in source_states(to):
             raise LeaseLostError(claim)
         return run
 

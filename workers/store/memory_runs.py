@@ -15,14 +15,14 @@ from pymongo.errors import DocumentTooLarge
 from accounting.usage import UsageTotals
 from workers.store.losses import (
     loss_reason,
-    losses_in_words,
+    describe_losses,
     pause_before_next,
     target_of,
 )
-from workers.store.ordering import PREFIX, as_head, as_held, order_key_of
-from workers.store.run import ALONE, SUSPECT_LOSSES, Accepted, RunRequest, RunState
+from workers.store.ordering import ORDER_PREFIX, as_head, as_held, order_key_of
+from workers.store.run import ISOLATED_LANE_PREFIX, SUSPECT_LOSSES, Accepted, RunRequest, RunState
 from workers.store.run_document import MAX_HISTORY, MAX_REASON, Document, run_document
-from workers.store.transitions import sources_of
+from workers.store.transitions import source_states
 from workflows.context.documents.document_access import DocumentWrite
 from workflows.context.reads.persistent_states import PersistentState
 from workflows.outcome import OutcomeKind
@@ -110,7 +110,7 @@ class MemoryRuns:
         state = RunState(run["state"])
         if state is RunState.RUNNING:
             run["cancel_requested"] = run["cancel_requested"] or {"at": self.clock(), "by": by}
-        elif state.value in sources_of(RunState.CANCELLED):
+        elif state.value in source_states(RunState.CANCELLED):
             run["usage"] = as_stored((await self.usage_totals(run_id)).as_json())
             end_as_cancelled(run, by=by, now=self.clock())
             return RunState.CANCELLED
@@ -127,8 +127,8 @@ class MemoryRuns:
     async def _charge(self, run: Document, *, why: str) -> RunState:
         losses, alone = run["worker_losses"] + 1, run.get("losses_alone") or 0
         target, now = target_of(run, losses, alone), self.clock()
-        add_history(run, OutcomeKind.WORKER_LOST.value, f"{why}; {losses_in_words(losses, alone)}", now)
-        pause_s = pause_before_next(run, losses, alone, seen_alone=False)
+        add_history(run, OutcomeKind.WORKER_LOST.value, f"{why}; {describe_losses(losses, alone)}", now)
+        pause_s = pause_before_next(run, losses, alone, seen_isolated=False)
         clear_lease(run)
         run |= {"worker_losses": losses, "losses_alone": alone, "state": target.value}
         if target is RunState.QUEUED:
@@ -151,7 +151,7 @@ class MemoryRuns:
         return next((run for run in self.runs.values() if run.get("order_head") == key), None)
 
     def _waiting_for(self, key: str) -> list[Document]:
-        return [run for run in self.runs.values() if run.get("held_by") == PREFIX + key]
+        return [run for run in self.runs.values() if run.get("held_by") == ORDER_PREFIX + key]
 
 
 def as_stored(document: Mapping[str, Any]) -> Document:
@@ -164,7 +164,7 @@ def as_stored(document: Mapping[str, Any]) -> Document:
 
 def lane_of(run: Mapping[str, Any]) -> str:
     """A suspect of killing its workers waits in a lane that only processes of their own serve."""
-    return f"{ALONE if run['worker_losses'] >= SUSPECT_LOSSES else ''}{run['app_id']}"
+    return f"{ISOLATED_LANE_PREFIX if run['worker_losses'] >= SUSPECT_LOSSES else ''}{run['app_id']}"
 
 
 def remove_fields(run: Document, names: Iterable[str]) -> None:

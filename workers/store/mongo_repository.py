@@ -24,32 +24,32 @@ from accounting.infra.bulk_writer import BulkWriter, collect_bulk_errors
 from accounting.totals.usage_query import run_totals, run_totals_by_id
 from accounting.usage import UsageTotals
 from workers.crash_points import crash_point
-from workers.store.documents import Documents
-from workers.store.kept_states import KeptStates
-from workers.store.run import ALONE, AT_REST, RUN_FORMAT, Claim, Hold, LeaseLostError, RunState
+from workers.store.documents import PackageDocuments
+from workers.store.kept_states import KeptStateStore
+from workers.store.run import ISOLATED_LANE_PREFIX, AT_REST, RUN_FORMAT, Claim, Hold, LeaseLostError, RunState
 from workers.store.run_document import (
     ENDED_IF_CANCELLED,
-    LET_GO,
+    CLEAR_LEASE,
     NOT_READY,
     READY,
-    TURN_OVER,
+    CLEAR_ORDER_HEAD,
     Document,
-    history_of,
+    append_history,
     literal,
 )
 from workers.store.run_store import RunStore
-from workers.store.transitions import moves, sources_of
+from workers.store.transitions import transition_filter, source_states
 from workflows.context.documents.document_access import DocumentWrite
 from workflows.context.reads.persistent_states import PersistentState
 
 
-def owned(claim: Claim) -> Document:
+def owned_query(claim: Claim) -> Document:
     return {"_id": claim.run_id, "lease.token": claim.token, "state": RunState.RUNNING.value}
 
 
 _FREE: Document = {"hold": None, "$expr": {"$lte": ["$not_before", "$$NOW"]}}  # null sorts before every date
 BEATS_PER_LEASE = 6  # see `workers.process.heartbeat`
-LEAST_FOUND_WITHIN_S = 1.0  # a lease of a few seconds is no reason to take a busy database for a slow one
+MIN_FIND_TIMEOUT_S = 1.0  # a lease of a few seconds is no reason to take a busy database for a slow one
 LANE_ORDER = (("priority", DESCENDING), ("_id", ASCENDING))
 
 
@@ -63,18 +63,18 @@ FIRST_OF_EACH: list[Mapping[str, object]] = [
 _MAX_LANES_IN_ONE_ANSWER = 100_000
 
 
-def found_within_s(lease_s: int) -> float:
+def find_timeout_s(lease_s: int) -> float:
     """How long it may take to find the documents of one write."""
-    return max(lease_s / BEATS_PER_LEASE / 2, LEAST_FOUND_WITHIN_S)
+    return max(lease_s / BEATS_PER_LEASE / 2, MIN_FIND_TIMEOUT_S)
 
 
 def lease_extension(lease_s: int) -> Document:
     return {"$add": ["$$NOW", lease_s * 1000]}
 
 
-def _waiting_for(hold: Hold) -> Document:
+def _hold_fields(hold: Hold) -> Document:
     until = "$$REMOVE" if hold.until is None else hold.until
-    return {**LET_GO, "hold": hold.kind.value, "held_by": literal(hold.by), "held_until": until}
+    return {**CLEAR_LEASE, "hold": hold.kind.value, "held_by": literal(hold.by), "held_until": until}
 
 
 def version_by_workflow(versions: Mapping[str, str]) -> Document | None:
@@ -93,7 +93,7 @@ class MongoRunRepository:
         owner: str,
         lease_s: int,
         versions: Callable[[], Mapping[str, str]] = dict,
-        states: KeptStates | None = None,
+        states: KeptStateStore | None = None,
         run_format: int = RUN_FORMAT,
     ) -> None:
         """`versions` are those of the packages as this process has them now: a run is pinned by its first claim.
@@ -102,10 +102,10 @@ class MongoRunRepository:
         self._format = run_format
         self._store = store
         self._versions = versions
-        self._documents = Documents(
-            store.database.client, own_database=store.database.name, found_within_s=found_within_s(lease_s)
+        self._documents = PackageDocuments(
+            store.database.client, own_database=store.database.name, find_timeout_s=find_timeout_s(lease_s)
         )
-        self._states = states or KeptStates(store.database)
+        self._states = states or KeptStateStore(store.database)
         self._turns = BulkWriter(self._write_turns)
         self._usage = BulkWriter(partial(run_totals_by_id, store.database))
         self._owner = owner
@@ -113,12 +113,12 @@ class MongoRunRepository:
 
     async def claim(self, run_id: str) -> Claim | None:
         """None when there is nothing to do: finished, held, not due yet, or another owner has it."""
-        return await self._claim({"_id": run_id, "state": {"$in": sources_of(RunState.RUNNING)}, **_FREE})
+        return await self._claim({"_id": run_id, "state": {"$in": source_states(RunState.RUNNING)}, **_FREE})
 
     async def claim_first(self, lane: str, *, preferred: str | None = None, urgency: int = 0) -> Claim | None:
         """The run of this lane that is next. A preferred one of the same urgency spares many workers a race for one."""
-        waiting = {"state": {"$in": sources_of(RunState.RUNNING)}, **_FREE}
-        if lane.startswith(ALONE):
+        waiting = {"state": {"$in": source_states(RunState.RUNNING)}, **_FREE}
+        if lane.startswith(ISOLATED_LANE_PREFIX):
             owner = f"{self._owner}/alone-{uuid4().hex[:8]}"  # whose work it is, and who has started that process
             return await self._claim({"lane": lane, **waiting}, sort=LANE_ORDER, alone_as=owner)
         if preferred is not None:
@@ -161,7 +161,7 @@ class MongoRunRepository:
             return None
         return Claim(run_id=document["_id"], owner=owner, token=document["lease"]["token"], document=document)
 
-    async def claim_of(self, run_id: str, token: int) -> Claim | None:
+    async def find_claim(self, run_id: str, token: int) -> Claim | None:
         """What another process of this machine has claimed for this one; None when the lease is gone already."""
         document = await self._store.runs.find_one(
             {"_id": run_id, "lease.token": token, "state": RunState.RUNNING.value}
@@ -172,11 +172,11 @@ class MongoRunRepository:
         """Back to the queue before anything was done: over a limit. Neither an attempt nor a start; or cancelled."""
         never_began = {"$eq": ["$started_at", "$claimed_at"]}
         anew = {name: {"$cond": [never_began, None, f"${name}"]} for name in ("started_at", "package_version")}
-        return await self._give_up(claim, RunState.QUEUED, {**_waiting_for(hold), **anew})
+        return await self._give_up_run(claim, RunState.QUEUED, {**_hold_fields(hold), **anew})
 
     async def put_on_hold(self, claim: Claim, hold: Hold, *, reason: str) -> RunState:
         """The same of a run that was worked on: it goes on after its last turn. No attempt either; or cancelled."""
-        return await self._give_up(claim, RunState.QUEUED, {**_waiting_for(hold), **history_of("held", reason)})
+        return await self._give_up_run(claim, RunState.QUEUED, {**_hold_fields(hold), **append_history("held", reason)})
 
     async def renew(self, claim: Claim) -> None:
         """For a process that is about to take the claim over; each owner has a heartbeat for this otherwise."""
@@ -198,13 +198,13 @@ class MongoRunRepository:
         crash_point("turn written")
         # A run that gets on is not what kills its workers: only losses without a turn in between count as its own.
         moved = {"$set": {"turn": number, "worker_losses": 0, "losses_alone": 0, **checkpoint}}
-        await self._write(claim, moved, also={"turn": number - 1}, writes=writes)
+        await self._write(claim, moved, extra_query={"turn": number - 1}, writes=writes)
 
     async def keep_open_turn(self, claim: Claim, *, number: int, turn: Mapping[str, Any]) -> None:
         """The steps of a turn that is not finished. The run counts it later, when the whole turn is in its place."""
         await self._write_turn(claim, number, turn)
         # The turn alone does not tell a stale owner: the new one may have written nothing yet.
-        if await self._store.runs.find_one(owned(claim), {"_id": 1}) is None:
+        if await self._store.runs.find_one(owned_query(claim), {"_id": 1}) is None:
             raise LeaseLostError(claim)
         crash_point("open turn kept")
 
@@ -212,9 +212,9 @@ class MongoRunRepository:
         """Adds the use of a standing answer to the run, once for each question."""
         entry = {"at": "$$NOW", **{name: literal(value) for name, value in answer.items()}}
         answers = {"$concatArrays": [{"$ifNull": ["$answers", []]}, [entry]]}
-        unused = {**owned(claim), "answers.question.id": {"$ne": answer["question"]["id"]}}
+        unused = {**owned_query(claim), "answers.question.id": {"$ne": answer["question"]["id"]}}
         written = await self._store.runs.update_one(unused, [{"$set": {"answers": answers}}])
-        if not written.matched_count and await self._store.runs.find_one(owned(claim), {"_id": 1}) is None:
+        if not written.matched_count and await self._store.runs.find_one(owned_query(claim), {"_id": 1}) is None:
             raise LeaseLostError(claim)
 
     async def _write_turn(self, claim: Claim, number: int, turn: Mapping[str, Any]) -> None:
@@ -245,13 +245,13 @@ class MongoRunRepository:
         reason = str((record.get("outcome") or {}).get("reason", ""))
         end = {
             **{name: literal(value) for name, value in record.items()},
-            **LET_GO,
-            **TURN_OVER,
-            **history_of(state.value, reason),
+            **CLEAR_LEASE,
+            **CLEAR_ORDER_HEAD,
+            **append_history(state.value, reason),
             "finished_at": "$$NOW",
         }
         if state in AT_REST:
-            return await self._give_up(claim, state, end)
+            return await self._give_up_run(claim, state, end)
         await self._write(claim, [{"$set": {**end, "state": state.value}}], to=state, writes=writes, states=states)
         return state
 
@@ -259,15 +259,15 @@ class MongoRunRepository:
         """Back to the queue, after a transient failure or when this worker shuts down; or cancelled."""
         due = {"$add": ["$$NOW", int(delay.total_seconds() * 1000)]}
         queued = {
-            **LET_GO,
+            **CLEAR_LEASE,
             **({"not_before": due} if delay else READY),
-            **history_of("retry" if counts_as_attempt else "handed_back", reason),
+            **append_history("retry" if counts_as_attempt else "handed_back", reason),
             "wake_at": due,
             "wakes": 0,
             "attempt": {"$add": ["$attempt", int(counts_as_attempt)]},
             "last_requeue": {"reason": literal(reason), "at": "$$NOW"},
         }
-        return await self._give_up(claim, RunState.QUEUED, queued)
+        return await self._give_up_run(claim, RunState.QUEUED, queued)
 
     async def find(self, run_id: str, *, app_id: str | None = None) -> Document | None:
         return await self._store.find(run_id, app_id=app_id)
@@ -286,16 +286,16 @@ class MongoRunRepository:
     async def usage_totals(self, run_id: str) -> UsageTotals:
         return await self._usage.submit(run_id)
 
-    async def _give_up(self, claim: Claim, state: RunState, left: Document) -> RunState:
+    async def _give_up_run(self, claim: Claim, state: RunState, fields: Document) -> RunState:
         """A run that somebody has asked to cancel ends instead, and says what it used up to here."""
-        left = {**left, "state": state.value}
+        fields = {**fields, "state": state.value}
         try:
-            await self._write(claim, [{"$set": left}], to=state, also={"cancel_requested": None})
+            await self._write(claim, [{"$set": fields}], to=state, extra_query={"cancel_requested": None})
         except LeaseLostError:
-            if "usage" not in left:
-                left["usage"] = literal((await run_totals(self._store.database, claim.run_id)).as_json())
-            cancelled = [{"$set": left}, {"$set": ENDED_IF_CANCELLED}]
-            await self._write(claim, cancelled, to=RunState.CANCELLED, also={"cancel_requested": {"$ne": None}})
+            if "usage" not in fields:
+                fields["usage"] = literal((await run_totals(self._store.database, claim.run_id)).as_json())
+            cancelled = [{"$set": fields}, {"$set": ENDED_IF_CANCELLED}]
+            await self._write(claim, cancelled, to=RunState.CANCELLED, extra_query={"cancel_requested": {"$ne": None}})
             return RunState.CANCELLED
         return state
 
@@ -305,12 +305,12 @@ class MongoRunRepository:
         change: Document | list[Document],
         *,
         to: RunState | None = None,
-        also: Mapping[str, Any] | None = None,
+        extra_query: Mapping[str, Any] | None = None,
         writes: Sequence[DocumentWrite] = (),
         states: Sequence[PersistentState] = (),
     ) -> None:
-        moved = {} if to is None else {"state": moves(RunState.RUNNING, to)}
-        query = {**owned(claim), **moved, **(also or {})}
+        moved = {} if to is None else {"state": transition_filter(RunState.RUNNING, to)}
+        query = {**owned_query(claim), **moved, **(extra_query or {})}
 
         async def step(session: AsyncClientSession | None = None) -> None:
             if states and session is not None:

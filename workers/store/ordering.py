@@ -26,9 +26,9 @@ from workers.store.run_document import LANE, Document
 
 log = logging.getLogger(__name__)
 
-PREFIX = f"{LimitKind.ORDER.value}:"
-BEHIND = f"{LimitKind.ORDER.value};"  # the first name that sorts after all of them
-HELD_IN_ORDER: Mapping[str, Any] = {"$gte": PREFIX, "$lt": BEHIND}
+ORDER_PREFIX = f"{LimitKind.ORDER.value}:"
+ORDER_PREFIX_END = f"{LimitKind.ORDER.value};"  # the first name that sorts after all of them
+HELD_IN_ORDER: Mapping[str, Any] = {"$gte": ORDER_PREFIX, "$lt": ORDER_PREFIX_END}
 _FIRST = {"held_by": ASCENDING, "order.seq": ASCENDING, "_id": ASCENDING}
 _ORDER = list(_FIRST.items())
 
@@ -52,71 +52,71 @@ def order_key_of(run: Mapping[str, Any]) -> str | None:
     return None if order is None else str(order["key"])
 
 
-def awaited_order_of(run: Mapping[str, Any]) -> str | None:
+def awaited_order_key(run: Mapping[str, Any]) -> str | None:
     """The order key of a run that waits for its turn; None for all others."""
-    return order_key_of(run) if str(run.get("held_by")).startswith(PREFIX) else None
+    return order_key_of(run) if str(run.get("held_by")).startswith(ORDER_PREFIX) else None
 
 
 def as_head(run: Document) -> Document:
-    return {**_unplaced(run), "order_head": run["order"]["key"]}
+    return {**_without_place(run), "order_head": run["order"]["key"]}
 
 
 def as_held(run: Document) -> Document:
-    placed = {**_unplaced(run), "hold": HoldKind.CONCURRENCY.value, "held_by": PREFIX + run["order"]["key"]}
+    placed = {**_without_place(run), "hold": HoldKind.CONCURRENCY.value, "held_by": ORDER_PREFIX + run["order"]["key"]}
     placed.pop("lane", None)
     return placed
 
 
-def _unplaced(run: Document) -> Document:
+def _without_place(run: Document) -> Document:
     unplaced = {**run, "hold": None}
     unplaced.pop("order_head", None)
     unplaced.pop("held_by", None)
     return unplaced
 
 
-def turn_is_taken(error: DuplicateKeyError) -> bool:
-    return is_of_index(error, "order_head")
+def is_head_taken(error: DuplicateKeyError) -> bool:
+    return is_index_conflict(error, "order_head")
 
 
-def is_of_index(error: DuplicateKeyError, field: str) -> bool:
+def is_index_conflict(error: DuplicateKeyError, field: str) -> bool:
     """Whether it was the unique index on this field that refused."""
     return field in ((error.details or {}).get("keyPattern") or {})
 
 
-class Order:
+class RunOrder:
     def __init__(self, runs: AsyncCollection[Document], *, republish_after_ms: int) -> None:
         self._runs = runs.with_options(read_concern=ReadConcern("local"))
         self._republish_after_ms = republish_after_ms
 
-    async def headless(self, keys: Collection[str]) -> set[str]:
+    async def keys_without_head(self, keys: Collection[str]) -> set[str]:
         """Those of them of which nobody is the head."""
         query = {"order_head": {"$in": [*keys]}}
         found = self._runs.find(query, {"_id": 0, "order_head": 1}, hint=_HEADS)
         return set(keys) - {run["order_head"] async for run in found}
 
-    async def awaited(self, keys: Collection[str]) -> set[str]:
+    async def keys_with_waiters(self, keys: Collection[str]) -> set[str]:
         """Those of them for which anybody waits: a seek for each."""
         each: list[Mapping[str, Any]] = [
-            {"$match": {"held_by": {"$in": [PREFIX + key for key in keys]}}},
+            {"$match": {"held_by": {"$in": [ORDER_PREFIX + key for key in keys]}}},
             {"$sort": _FIRST},
             {"$group": {"_id": "$held_by"}},
         ]
         found = await self._runs.aggregate(each, hint=_WAITING)
-        return {row["_id"].removeprefix(PREFIX) async for row in found}
+        return {row["_id"].removeprefix(ORDER_PREFIX) async for row in found}
 
     async def head_of(self, key: str) -> str | None:
         """The run whose turn it is."""
         head = await self._runs.find_one({"order_head": key}, {"_id": 1}, hint=_HEADS)
         return None if head is None else str(head["_id"])
 
-    async def let_next_go(self, key: str, *, woken: bool) -> Document | None:
+    async def release_next(self, key: str, *, sends_wakeup: bool) -> Document | None:
         """The first of those that wait, the head from now on; None when somebody is the head, or nobody waits.
         `woken`: the caller sends its wake-up, if it has a `lane`; else the reconciler does, in its next pass."""
-        waiting = {"held_by": PREFIX + key, "state": RunState.QUEUED.value}
+        waiting = {"held_by": ORDER_PREFIX + key, "state": RunState.QUEUED.value}
         try:
             return await self._runs.find_one_and_update(
                 waiting,
-                [{"$set": self._its_turn(woken=woken)}],
+                [{"$set": self._head_fields(sends_wakeup=sends_wakeup)}],
                 {"lane": 1, "app_id": 1, "workflow": 1},
                 sort=_ORDER,
                 hint=_WAITING,
@@ -125,20 +125,20 @@ class Order:
         except DuplicateKeyError:
             return None
 
-    async def leave(self, run: Mapping[str, Any]) -> None:
+    async def release_after(self, run: Mapping[str, Any]) -> None:
         """This run has just ended or come to rest, by somebody who sends no wake-ups."""
         key = order_key_of(run)
         if key is None:
             return
         try:
-            await self.let_next_go(key, woken=False)
+            await self.release_next(key, sends_wakeup=False)
         except PyMongoError as error:
             log.warning("order_left_to_reconciler", extra={"keys": 1, "error": type(error).__name__})
 
-    def _its_turn(self, *, woken: bool) -> Document:
+    def _head_fields(self, *, sends_wakeup: bool) -> Document:
         """It may have to wait for its time still. null sorts before every date."""
         later = {"$gt": ["$not_before", "$$NOW"]}
-        wake_at = {"$add": ["$$NOW", self._republish_after_ms if woken else 0]}
+        wake_at = {"$add": ["$$NOW", self._republish_after_ms if sends_wakeup else 0]}
         return {
             "order_head": "$order.key",
             "hold": None,
@@ -150,17 +150,17 @@ class Order:
             "wakes": 0,
         }
 
-    async def depose_ended(self, keys: Collection[str]) -> None:
+    async def clear_finished_heads(self, keys: Collection[str]) -> None:
         """Heads that an older version ended: it does not know that they have to leave."""
         over = {"$nin": [state.value for state in UNFINISHED]}
         ended = {"order_head": {"$in": [*keys]}, "state": over}
         if await self._runs.find_one(ended, {"_id": 1}, hint=_HEADS) is not None:
             await self._runs.update_many(ended, {"$unset": {"order_head": 1}}, hint=_HEADS)
 
-    async def some_waiting(self, *, after: str, most: int) -> tuple[Sequence[str], str]:
+    async def list_waiting_keys(self, *, after: str, limit: int) -> tuple[Sequence[str], str]:
         """Keys that are waited for, in order of names, and after which one to go on: "" from the beginning. From the
         index alone, of which so many entries are read."""
-        query = {"held_by": {"$gt": PREFIX + after, "$lt": BEHIND}}
-        found = self._runs.find(query, {"_id": 0, "held_by": 1}, hint=_WAITING).sort(_ORDER).limit(most)
-        keys = [run["held_by"].removeprefix(PREFIX) async for run in found]
-        return list(dict.fromkeys(keys)), keys[-1] if len(keys) == most else ""
+        query = {"held_by": {"$gt": ORDER_PREFIX + after, "$lt": ORDER_PREFIX_END}}
+        found = self._runs.find(query, {"_id": 0, "held_by": 1}, hint=_WAITING).sort(_ORDER).limit(limit)
+        keys = [run["held_by"].removeprefix(ORDER_PREFIX) async for run in found]
+        return list(dict.fromkeys(keys)), keys[-1] if len(keys) == limit else ""

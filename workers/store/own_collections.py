@@ -29,7 +29,7 @@ OWN_COLLECTIONS = frozenset(
 )
 
 
-def refusal(database: str, collection: str, *, own_database: str) -> str | None:
+def refusal_reason(database: str, collection: str, *, own_database: str) -> str | None:
     """Why a package may not touch this place; None when it may."""
     if is_system_collection(database, collection):
         return f"{database}.{collection} belongs to the database server"

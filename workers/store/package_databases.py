@@ -61,11 +61,11 @@ class PackageDatabases:
         """Functions that hold this object where no attribute leads to it."""
 
         async def run(call: CollectionCall) -> Any:
-            checked = _checked_copy(call)
+            checked = _check_and_copy(call)
             return await self._run_on_loop(lambda: self._run(checked))
 
         async def open_cursor(call: CollectionCall) -> Fetch:
-            checked = _checked_copy(call)
+            checked = _check_and_copy(call)
             fetch = await self._run_on_loop(lambda: self._open(checked))
 
             async def fetch_on_loop(count: int | None) -> list[Document]:
@@ -126,7 +126,7 @@ async def _await_made(make: Callable[[], Awaitable[T]]) -> T:
     return await make()
 
 
-def _checked_copy(call: CollectionCall) -> CollectionCall:
+def _check_and_copy(call: CollectionCall) -> CollectionCall:
     """The call with copies of what is sent, so that nothing of it changes after it was checked. Made by the caller:
     copies of many documents would hold up the loop of the process, and all runs with it."""
     if call.method not in METHODS:

@@ -34,7 +34,7 @@ class RunRepository(LinkedRuns, Protocol):
     async def ready_lanes(self) -> Mapping[str, int]:
         """Returns the lanes that have ready runs, and the priority of the first run of each."""
 
-    async def claim_of(self, run_id: str, token: int) -> Claim | None:
+    async def find_claim(self, run_id: str, token: int) -> Claim | None:
         """Returns a claim that another process made for this one; None when its lease is gone."""
 
     async def renew(self, claim: Claim) -> None:

@@ -38,7 +38,7 @@ RUN_FORMAT = 1
 # A run that lost so many workers without a turn in between may be what kills them: it runs alone from then on.
 SUSPECT_LOSSES = 2
 # The lane of an app's suspects begins with this. Runs of an app whose name begins so too would run alone, no more.
-ALONE = "alone!"
+ISOLATED_LANE_PREFIX = "alone!"
 
 
 class _RunIds:
@@ -67,7 +67,7 @@ def run_id_at(time: datetime) -> str:
 
 
 @lru_cache(1024)
-def quoted(app_id: str) -> str:
+def quote_app_id(app_id: str) -> str:
     """So that no two apps look alike in a key of several parts."""
     return quote(app_id, safe="")
 
@@ -109,7 +109,7 @@ class RunRequest:
     @property
     def dedupe_key(self) -> str:
         """Begins with workflow/trigger. The id comes last and the app is quoted: no two events share a key."""
-        return f"{self.workflow}/{self.trigger.name}/{self.trigger.type}/{quoted(self.app_id)}/{self.trigger.id}"
+        return f"{self.workflow}/{self.trigger.name}/{self.trigger.type}/{quote_app_id(self.app_id)}/{self.trigger.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +153,12 @@ class Claim:
         return int(self.document["attempt"])
 
     @property
-    def is_alone(self) -> bool:
+    def is_isolated(self) -> bool:
         """Whether it is to be worked on by a process that has no other run."""
         return bool(self.document.get("lease", {}).get("alone"))
 
 
-def labels(run: Mapping[str, Any]) -> dict[str, Any]:
+def run_labels(run: Mapping[str, Any]) -> dict[str, Any]:
     """Of a run document: what every log line about a run says."""
     return {"run_id": run["_id"], "app_id": run["app_id"], "workflow": run["workflow"]}
 

@@ -10,7 +10,7 @@ from pymongo.asynchronous.collection import AsyncCollection
 from workers.store.run_document import Document
 
 BATCH = 100  # also how many writes are under way at once
-MOST = 20 * BATCH  # one step of a pass stays short, so that neither a stop nor the other steps wait long
+MAX_PER_STEP = 20 * BATCH  # one step of a pass stays short, so that neither a stop nor the other steps wait long
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +27,16 @@ class RunQuery:
         runs: AsyncCollection[Document],
         fields: Sequence[str],
         *,
-        most: int = MOST,
+        limit: int = MAX_PER_STEP,
         batch_size: int = BATCH,
-        put_off: Collection[str] = (),
+        excluded_ids: Collection[str] = (),
     ) -> AsyncIterator[Sequence[Document]]:
         """What was dealt with no longer matches, so each look finds the next ones. `put_off`: ids of what still
         matches and is not to be found again; may grow meanwhile."""
-        left = most
+        left = limit
         while left > 0:
             size = min(batch_size, left)
-            query = {**self.query, "_id": {"$nin": list(put_off)}} if put_off else self.query
+            query = {**self.query, "_id": {"$nin": list(excluded_ids)}} if excluded_ids else self.query
             found = runs.find(query, dict.fromkeys(fields, 1), hint=self.index)
             batch = await found.sort(self.sort, ASCENDING).limit(size).to_list(None)
             if batch:

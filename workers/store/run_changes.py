@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workers.store.run import RunState
-from workers.store.run_document import NOT_READY, READY, TURN_OVER, Document, literal
+from workers.store.run_document import NOT_READY, READY, CLEAR_ORDER_HEAD, Document, literal
 from workers.store.run_store import RunStore
-from workers.store.transitions import moves
+from workers.store.transitions import transition_filter
 from workflows.outcome import OutcomeKind
 
 
@@ -19,7 +19,7 @@ class RunChanges:
     async def end_as_cancelled(self, run: Document, *, by: str, usage: Mapping[str, Any]) -> bool:
         end = {
             **NOT_READY,
-            **TURN_OVER,
+            **CLEAR_ORDER_HEAD,
             "state": RunState.CANCELLED.value,
             "question": None,
             "questions": "$$REMOVE",
@@ -43,13 +43,13 @@ class RunChanges:
         """With the token that was read: no owner has worked on the run since its usage was summed up."""
         same = {
             "_id": run["_id"],
-            "state": moves(RunState(run["state"]), RunState.CANCELLED),
+            "state": transition_filter(RunState(run["state"]), RunState.CANCELLED),
             "lease.token": run["lease"]["token"],
         }
         return (await self._runs.update_one(same, [{"$set": change}])).matched_count > 0
 
     async def resolve_replayed(self, run_id: str, *, new_run_id: str, by: str) -> bool:
-        parked = {"_id": run_id, "state": moves(RunState.PARKED, RunState.CANCELLED)}
+        parked = {"_id": run_id, "state": transition_filter(RunState.PARKED, RunState.CANCELLED)}
         resolved = {"at": "$$NOW", "by": literal(by), "how": "replayed", "run_id": new_run_id}
         end = {"state": RunState.CANCELLED.value, "resolved": resolved, "finished_at": "$$NOW"}
         return (await self._runs.update_one(parked, [{"$set": end}])).matched_count > 0
@@ -78,7 +78,7 @@ class RunChanges:
         """Queues the run when no question is `left`. Each owner has another token, so a token knows its questions."""
         waiting = {
             "_id": run["_id"],
-            "state": moves(RunState.NEEDS_HUMAN, RunState.QUEUED),
+            "state": transition_filter(RunState.NEEDS_HUMAN, RunState.QUEUED),
             "lease.token": run["lease"]["token"],
             "cancel_requested": None,
             # While a run rests its questions only become fewer.

@@ -5,7 +5,16 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
-from workers.store.run import ALONE, RUN_FORMAT, SUSPECT_LOSSES, RunRequest, RunState, TriggerEvent, new_run_id, quoted
+from workers.store.run import (
+    ISOLATED_LANE_PREFIX,
+    RUN_FORMAT,
+    SUSPECT_LOSSES,
+    RunRequest,
+    RunState,
+    TriggerEvent,
+    new_run_id,
+    quote_app_id,
+)
 from workers.store.storable import NotStorableError, check_storable
 from workflows.outcome import OutcomeKind
 from workflows.package.trigger_specs.priority import MAX_PRIORITY, MIN_PRIORITY
@@ -64,13 +73,13 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
         "priority": request.priority,
         "state": RunState.QUEUED.value,
         "created_at": now,
-        **_not_yet(),
-        **_ready_or_later(request, now, republish_after),
+        **_initial_fields(),
+        **_start_fields(request, now, republish_after),
         **({"chain": list(request.chain)} if request.chain else {}),
         **({} if request.traceparent is None else {"traceparent": request.traceparent}),
         **({} if request.keys_of is None else {"keys_of": request.keys_of}),
         **({} if request.ui_responses is None else {"ui_responses": dict(request.ui_responses)}),
-        **({} if request.order_key is None else {"order": _place_in_order(request, request.order_key, run_id)}),
+        **({} if request.order_key is None else {"order": _order_fields(request, request.order_key, run_id)}),
     }
 
 
@@ -97,7 +106,7 @@ def trigger_document(event: TriggerEvent) -> Document:
     }
 
 
-def _ready_or_later(request: RunRequest, now: datetime, republish_after: timedelta) -> Document:
+def _start_fields(request: RunRequest, now: datetime, republish_after: timedelta) -> Document:
     """What is to start later is in no lane until then, as a retry is: the reconciler finds it by `wake_at`."""
     if request.not_before is not None and request.not_before > now:
         return {"not_before": request.not_before, "wake_at": request.not_before}
@@ -106,7 +115,7 @@ def _ready_or_later(request: RunRequest, now: datetime, republish_after: timedel
     return {"lane": request.app_id, "wake_at": now + republish_after}
 
 
-def _place_in_order(request: RunRequest, key: str, run_id: str) -> Document:
+def _order_fields(request: RunRequest, key: str, run_id: str) -> Document:
     """By the clock and the sequence of this process, unless the caller knows better."""
     check_storable([key, request.order_seq], path="order_key")
     if not 0 < len(key) <= MAX_ORDER_KEY:
@@ -116,10 +125,10 @@ def _place_in_order(request: RunRequest, key: str, run_id: str) -> Document:
 
 def key_of_app(app_id: str, key: str) -> str:
     """No app's key is another one's."""
-    return f"{quoted(app_id)}/{key}"
+    return f"{quote_app_id(app_id)}/{key}"
 
 
-def _not_yet() -> Document:
+def _initial_fields() -> Document:
     """What a run says before anybody has worked on it. `hold` says why it may not start, `held_by` names the limit:
     see by_limit_and_workflow, `held_until` when that has room again, where it is known."""
     return {
@@ -155,17 +164,19 @@ def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
 # Ready means now: a time of the past would be one of the future again for a new primary whose clock is behind.
 NOT_HELD: Document = {"hold": None, "held_by": "$$REMOVE", "held_until": "$$REMOVE"}
 # A suspect waits in a lane that only processes of their own serve: see `workers.store.losses`.
-LANE: Document = {"$cond": [{"$gte": ["$worker_losses", SUSPECT_LOSSES]}, {"$concat": [ALONE, "$app_id"]}, "$app_id"]}
+LANE: Document = {
+    "$cond": [{"$gte": ["$worker_losses", SUSPECT_LOSSES]}, {"$concat": [ISOLATED_LANE_PREFIX, "$app_id"]}, "$app_id"]
+}
 READY: Document = {**NOT_HELD, "lane": LANE, "not_before": None, "ready_at": "$$NOW"}
 NOT_READY: Document = {**NOT_HELD, "lane": "$$REMOVE"}
-LET_GO: Document = {"lease.owner": None, "lease.until": None}
+CLEAR_LEASE: Document = {"lease.owner": None, "lease.until": None}
 # Where a run ends or comes to rest it leaves its place to the next one of its order key: see `ordering`.
-TURN_OVER: Document = {"order_head": "$$REMOVE"}
+CLEAR_ORDER_HEAD: Document = {"order_head": "$$REMOVE"}
 
 # A run that is given up while somebody has asked to cancel it does not start again.
-_CANCELLED: Document = {
+_CANCELLED_FIELDS: Document = {
     **NOT_READY,
-    **TURN_OVER,
+    **CLEAR_ORDER_HEAD,
     "state": RunState.CANCELLED.value,
     "outcome": {
         "kind": OutcomeKind.CANCELLED.value,
@@ -178,11 +189,12 @@ _CANCELLED: Document = {
     "finished_at": "$$NOW",
 }
 ENDED_IF_CANCELLED: Document = {
-    name: {"$cond": [{"$gt": ["$cancel_requested", None]}, value, f"${name}"]} for name, value in _CANCELLED.items()
+    name: {"$cond": [{"$gt": ["$cancel_requested", None]}, value, f"${name}"]}
+    for name, value in _CANCELLED_FIELDS.items()
 }
 
 
-def history_of(how: str, reason: str) -> Document:
+def append_history(how: str, reason: str) -> Document:
     """One more line of the run's history: who had it, from when to when, how far it was, and how that ended."""
     line = {
         "token": "$lease.token",

@@ -7,7 +7,7 @@ from typing import Any
 from pymongo import ASCENDING, DESCENDING
 from pymongo.asynchronous.cursor import AsyncCursor
 
-from workers.store.matching import Matching
+from workers.store.matching import RunFilter
 from workers.store.run import RunState
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
@@ -17,12 +17,12 @@ class RunListing:
     def __init__(self, store: RunStore) -> None:
         self._runs = store.runs
 
-    async def count(self, matching: Matching, *, up_to: int) -> int:
+    async def count(self, matching: RunFilter, *, up_to: int) -> int:
         return await self._runs.count_documents(matching.query(), limit=up_to)
 
     def newest(
         self,
-        matching: Matching,
+        matching: RunFilter,
         fields: Sequence[str],
         *,
         limit: int,
@@ -37,7 +37,7 @@ class RunListing:
 
     async def longest_waiting(self, app_id: str | None, fields: Sequence[str], *, limit: int) -> list[Document]:
         """Runs that wait for a person, the one that has waited longest first. Each began when its turn ended."""
-        query = {**Matching(app_id=app_id, states=(RunState.NEEDS_HUMAN,)).query(), "finished_at": {"$type": "date"}}
+        query = {**RunFilter(app_id=app_id, states=(RunState.NEEDS_HUMAN,)).query(), "finished_at": {"$type": "date"}}
         found = self._runs.find(query, dict.fromkeys(fields, 1)).sort("finished_at", ASCENDING)
         return await found.limit(limit).to_list(None)
 

@@ -38,7 +38,7 @@ class RunPruning:
         self._runs = store.runs
         self._turns = store.turns
         self._rollups = store.database[ROLLUPS]
-        self._expired = expired(keep)
+        self._expired = expired_query(keep)
 
     async def has_expired(self) -> bool:
         return await self._runs.find_one(self._expired, {"_id": 1}, hint="by_end") is not None
@@ -55,17 +55,17 @@ class RunPruning:
     async def _prune_in(self, session: AsyncClientSession) -> Pruned:
         found = self._runs.find(self._expired, dict.fromkeys(_FIELDS, 1), session=session, hint="by_end")
         oldest = await found.sort("finished_at", ASCENDING).limit(self._batch_size).to_list(None)
-        runs = within_turns(oldest, max_turns=self._max_turns)
+        runs = take_within_turns(oldest, max_turns=self._max_turns)
         if not runs:
             return Pruned(0, 0)
         run_ids = [run["_id"] for run in runs]
         await self._runs.delete_many({"_id": {"$in": run_ids}}, session=session)
         turns = await self._turns.delete_many({"run_id": {"$in": run_ids}}, session=session)
-        await self._rollups.bulk_write(additions(runs), ordered=False, session=session)
+        await self._rollups.bulk_write(rollup_updates(runs), ordered=False, session=session)
         return Pruned(len(runs), turns.deleted_count)
 
 
-def expired(keep: timedelta) -> Document:
+def expired_query(keep: timedelta) -> Document:
     """By the database's clock. The type stands there for the index, which only knows runs with an end."""
     since_ms = int(keep.total_seconds() * 1000)
     return {
@@ -75,7 +75,7 @@ def expired(keep: timedelta) -> Document:
     }
 
 
-def within_turns(runs: Sequence[Document], *, max_turns: int = MAX_TURNS) -> Sequence[Document]:
+def take_within_turns(runs: Sequence[Document], *, max_turns: int = MAX_TURNS) -> Sequence[Document]:
     """The first of them, up to so many turns; at least one."""
     turns = 0
     for position, run in enumerate(runs):
@@ -85,7 +85,7 @@ def within_turns(runs: Sequence[Document], *, max_turns: int = MAX_TURNS) -> Seq
     return runs
 
 
-def additions(runs: Iterable[Document]) -> list[UpdateOne]:
+def rollup_updates(runs: Iterable[Document]) -> list[UpdateOne]:
     counted = Counter(_key(run) for run in runs)
     return [UpdateOne({"_id": dict(key)}, {"$inc": {"count": count}}, upsert=True) for key, count in counted.items()]
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from pymongo import ASCENDING
 
-from workers.store.matching import Matching
+from workers.store.matching import RunFilter
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
 
@@ -18,7 +18,7 @@ _SHOWN = ("app_id", "workflow", "trigger.name", "state", "outcome.kind", "create
 class Selection:
     """The runs a filter named at one moment. `limit`: the oldest of them, so many at most."""
 
-    matching: Matching
+    matching: RunFilter
     limit: int | None = None
     began_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 

@@ -13,18 +13,18 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from accounting.infra.aio import gather_all
-from workers.store.debouncing import Debounce, debounced
-from workers.store.inserting import Inserts
-from workers.store.matching import EVERYTHING, Matching
-from workers.store.ordering import Order
+from workers.store.debouncing import Debounce, with_debounce
+from workers.store.inserting import RunInserts
+from workers.store.matching import EVERYTHING, RunFilter
+from workers.store.ordering import RunOrder
 from workers.store.run import UNFINISHED, Accepted, RunRequest, RunState, run_id_at
 from workers.store.run_document import Document, run_document
 from workers.store.run_indexes import OBSOLETE_RUN_INDEXES, RUN_INDEXES, TURN_INDEXES
 from workers.store.storable import NotStorableError
 
-_INSERT_TRIES = 50
+_MAX_INSERT_TRIES = 50
 _INSERT_PAUSE_S = 0.1
-_FEW_TURNS = 20  # read at once; each may have megabytes
+_TURNS_PER_BATCH = 20  # read at once; each may have megabytes
 _BY_TRIGGER = "by_trigger_and_state"
 FAILURES = (RunState.FAILED, RunState.PARKED)
 # No such index; or it is being built by a process of an older version, and the next start of ours drops it.
@@ -66,8 +66,8 @@ class RunStore:
         self.runs = database["runs"]
         self.turns = database["turns"]
         self.republish_after = timedelta(seconds=republish_after_s)
-        self.order = Order(self.runs, republish_after_ms=republish_after_s * 1000)
-        self._inserts = Inserts(self.runs, self.order)
+        self.order = RunOrder(self.runs, republish_after_ms=republish_after_s * 1000)
+        self._inserts = RunInserts(self.runs, self.order)
         self._debounce = Debounce(self.runs, self._inserts)
 
     async def ensure_indexes(self) -> None:
@@ -83,7 +83,7 @@ class RunStore:
     async def insert(self, request: RunRequest) -> Accepted:
         """Durable when it returns. A second request for the same event gets the first one's run."""
         run = run_document(request, now=datetime.now(UTC), republish_after=self.republish_after)
-        for _ in range(_INSERT_TRIES):
+        for _ in range(_MAX_INSERT_TRIES):
             try:
                 return Accepted(run["_id"], created=True, ready=await self._inserts.insert(run))
             except DuplicateKeyError:
@@ -130,13 +130,13 @@ class RunStore:
         return {run["dedupe_key"]: run["_id"] async for run in found}
 
     async def insert_debounced(
-        self, request: RunRequest, *, key: str, quiet: timedelta, at_most: timedelta
+        self, request: RunRequest, *, key: str, quiet: timedelta, max_delay: timedelta
     ) -> Accepted:
         """As `insert`, but the run starts when no event with this key has come for a while, or after `at_most`; what
         comes before that goes into it, and its input is that of the newest."""
         run = run_document(request, now=datetime.now(UTC), republish_after=self.republish_after)
-        run = debounced(run, app_id=request.app_id, key=key)
-        return await self._debounce.insert(run, quiet=quiet, at_most=at_most)
+        run = with_debounce(run, app_id=request.app_id, key=key)
+        return await self._debounce.insert(run, quiet=quiet, max_delay=max_delay)
 
     async def find(self, run_id: str, *, app_id: str | None = None) -> Document | None:
         query: dict[str, Any] = {"_id": run_id}
@@ -145,7 +145,7 @@ class RunStore:
         return await self.runs.find_one(query)
 
     async def list(
-        self, matching: Matching = EVERYTHING, *, limit: int = 1000, only: Sequence[str] | None = None
+        self, matching: RunFilter = EVERYTHING, *, limit: int = 1000, only: Sequence[str] | None = None
     ) -> Sequence[Document]:
         """Newest first. `only`: the fields that are wanted; a whole run may be megabytes."""
         newest_first = [("created_at", DESCENDING), ("_id", DESCENDING)]
@@ -162,17 +162,17 @@ class RunStore:
         """The steps of a turn that has rested with a question, and is not counted yet."""
         return await self.turns.find_one({"_id": f"{run_id}:{number}", "steps": {"$exists": True}})
 
-    async def first_turns(self, run_id: str, *, up_to: int, most_bytes: int) -> Sequence[Document]:
+    async def first_turns(self, run_id: str, *, up_to: int, max_bytes: int) -> Sequence[Document]:
         """The same, until they have so many bytes together."""
         query, found, size = {"run_id": run_id, "number": {"$lte": up_to}}, list[Document](), 0
-        async with self.turns.find_raw_batches(query, WITHOUT_STEPS, batch_size=_FEW_TURNS).sort(
+        async with self.turns.find_raw_batches(query, WITHOUT_STEPS, batch_size=_TURNS_PER_BATCH).sort(
             "number", ASCENDING
         ) as batches:
             async for each in batches:
                 batch = cast(bytes, each)  # PyMongo's types have documents here
                 found += decode_all(batch, self.turns.codec_options)
                 size += len(batch)
-                if size > most_bytes:
+                if size > max_bytes:
                     break
         return found
 
@@ -181,7 +181,7 @@ class RunStore:
         found = self.turns.find({}, {"events": 0, **WITHOUT_STEPS}).sort("$natural", DESCENDING).limit(limit)
         return [*reversed(await found.to_list(None))]
 
-    async def unfinished(
+    async def find_unfinished(
         self, workflow: str, trigger: str, app_id: str, *, other_than: str | None = None, limit: int
     ) -> Sequence[Document]:
         """The runs of this trigger and app that are queued or running, newest first: their id, state, hold and
@@ -190,7 +190,7 @@ class RunStore:
         found = self.runs.find(query, dict.fromkeys(("state", "hold", "not_before"), 1), hint=_BY_TRIGGER)
         return await found.sort("_id", DESCENDING).limit(limit).to_list(None)
 
-    async def failures_in_a_row(
+    async def count_recent_failures(
         self, workflow: str, trigger: str, app_id: str, *, up_to: int, since: datetime | None = None
     ) -> int:
         """How many of the newest runs that came to an end have failed or are parked, since the last that succeeded.

@@ -19,7 +19,7 @@ from workers.store.rate import Rate
 from workers.store.run_document import Document
 
 # Held runs are let go once a second; without this, what became due in between would be lost to the app.
-EARLY_S = 1.0
+MAX_EARLY_S = 1.0
 _NOW_MS: Document = {"$toDouble": {"$toLong": "$$NOW"}}
 
 
@@ -29,7 +29,7 @@ class StartRates:
 
     async def try_acquire(self, app_id: str, rate: Rate) -> bool:
         """One start, if there is one."""
-        interval_ms, early_ms = rate.interval_s * 1000, EARLY_S * 1000
+        interval_ms, early_ms = rate.interval_s * 1000, MAX_EARLY_S * 1000
         due = {"$max": [{"$ifNull": ["$due_ms", 0]}, _NOW_MS]}
         steps: list[Document] = [
             {"$set": {"due_ms": {"$min": [due, {"$add": [_NOW_MS, early_ms + interval_ms]}]}}},
@@ -41,18 +41,18 @@ class StartRates:
         )
         return after is not None and after["granted"] is True
 
-    async def free(self, rates: Mapping[str, Rate]) -> Mapping[str, int]:
+    async def count_free_starts(self, rates: Mapping[str, Rate]) -> Mapping[str, int]:
         """How many runs of these apps could start now."""
-        ahead_ms = await self._ahead_ms(rates.keys())
-        return {app_id: starts_free(ahead_ms.get(app_id, 0) / 1000, rate) for app_id, rate in rates.items()}
+        ahead_ms = await self._read_ahead_ms(rates.keys())
+        return {app_id: free_starts(ahead_ms.get(app_id, 0) / 1000, rate) for app_id, rate in rates.items()}
 
-    async def _ahead_ms(self, app_ids: Collection[str]) -> Mapping[str, float]:
+    async def _read_ahead_ms(self, app_ids: Collection[str]) -> Mapping[str, float]:
         ahead = {"$subtract": ["$due_ms", _NOW_MS]}
         found = await self._rates.aggregate([{"$match": {"_id": {"$in": [*app_ids]}}}, {"$project": {"ahead": ahead}}])
         return {row["_id"]: row["ahead"] async for row in found}
 
 
-def starts_free(ahead_s: float, rate: Rate) -> int:
+def free_starts(ahead_s: float, rate: Rate) -> int:
     """How many may start at once, when the next start is due in so many seconds."""
-    ahead_s = max(min(ahead_s, EARLY_S + rate.interval_s), 0)
-    return max(math.floor((EARLY_S - ahead_s) / rate.interval_s) + 1, 0)
+    ahead_s = max(min(ahead_s, MAX_EARLY_S + rate.interval_s), 0)
+    return max(math.floor((MAX_EARLY_S - ahead_s) / rate.interval_s) + 1, 0)

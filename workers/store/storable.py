@@ -32,13 +32,13 @@ def _check(value: Any, *, path: str, depth: int, any_key: bool) -> int:
         if not -MAX_INTEGER - 1 <= value <= MAX_INTEGER:
             raise NotStorableError(f"{path} is a number beyond 64 bits; send it as text")
         return 8
-    size = _checked_size(value, path=path, depth=depth, any_key=any_key)
+    size = _measure(value, path=path, depth=depth, any_key=any_key)
     if size > MAX_BYTES:
         raise NotStorableError(f"{path} is larger than {MAX_BYTES // 1024 // 1024} MB")
     return size
 
 
-def _checked_size(value: Any, *, path: str, depth: int, any_key: bool) -> int:
+def _measure(value: Any, *, path: str, depth: int, any_key: bool) -> int:
     if isinstance(value, str):
         try:
             return len(value.encode("utf-8"))
@@ -46,7 +46,7 @@ def _checked_size(value: Any, *, path: str, depth: int, any_key: bool) -> int:
             raise NotStorableError(f"{path} is text with a lone surrogate, which is not valid Unicode") from None
     if isinstance(value, Mapping):
         return sum(
-            _checked_key(key, path=path, any_key=any_key)
+            _measure_key(key, path=path, any_key=any_key)
             + _check(item, path=f"{path}.{key}", depth=depth + 1, any_key=any_key)
             for key, item in value.items()
         )
@@ -58,13 +58,13 @@ def _checked_size(value: Any, *, path: str, depth: int, any_key: bool) -> int:
     raise NotStorableError(f"{path} is a {type(value).__name__}, which is not JSON")
 
 
-def _checked_key(key: Any, *, path: str, any_key: bool) -> int:
+def _measure_key(key: Any, *, path: str, any_key: bool) -> int:
     if not isinstance(key, str) or "\x00" in key:
         raise NotStorableError(f"{path} has a key that is not plain text")
     # MongoDB would read such names as operators or paths in a later update or query.
     if not any_key and (key.startswith("$") or "." in key):
         raise NotStorableError(f"{path} has the key {key[:40]!r}; keys must not begin with $ or hold a dot")
-    return _checked_size(key, path=path, depth=0, any_key=any_key)
+    return _measure(key, path=path, depth=0, any_key=any_key)
 
 
 def as_storable(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,11 +22,11 @@ ALLOWED: dict[RunState, frozenset[RunState]] = {
 }
 
 
-def sources_of(target: RunState) -> list[str]:
+def source_states(target: RunState) -> list[str]:
     """The states a run may be in for it to become `target`: goes into the filter of the write itself."""
     return [source.value for source, targets in ALLOWED.items() if target in targets]
 
 
-def moves(source: RunState, target: RunState) -> dict[str, object]:
+def transition_filter(source: RunState, target: RunState) -> dict[str, object]:
     """For the filter of a write that moves a run from one to the other: without that line in the table, no run is."""
-    return {"$eq": source.value, "$in": sources_of(target)}
+    return {"$eq": source.value, "$in": source_states(target)}

@@ -17,10 +17,10 @@ from ops.cli.session import open_wakeups, with_database
 from ops.presenters.answer_values import MAX_NUMBER_DIGITS, MAX_QUESTION_ID_LENGTH, parse_answer_value
 from ops.presenters.question_lines import answer_result_text, waiting_text
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.questions import is_meant, question_key, question_name, waiting_questions
+from workers.control.questions import is_named, question_key, question_name, waiting_questions
 
 if TYPE_CHECKING:
-    from workers.control.answer import Answered
+    from workers.control.answer import AnswerResult
     from workers.settings import Settings
 
 Responses = dict[str, dict[str, Any]]
@@ -79,11 +79,11 @@ def answer(run_id: str, question: int | str | None, as_json: bool, message: str 
             _print_answer(answered, as_json=as_json)
 
 
-def _send(run_id: str, fields: AnswerFields) -> "Answered":
+def _send(run_id: str, fields: AnswerFields) -> "AnswerResult":
     return with_database(lambda database, settings: _give_answer(database, settings, run_id, fields), redis=True)
 
 
-def _print_answer(answered: "Answered", *, as_json: bool) -> None:
+def _print_answer(answered: "AnswerResult", *, as_json: bool) -> None:
     if as_json:
         result = {"run_id": answered.run_id, "answer": answered.number, "repeated": answered.repeated}
         print_json({**result, "waiting": list(answered.waiting)})
@@ -125,7 +125,7 @@ def _waiting_questions(run_id: str, question: int | str | None) -> Sequence[Mapp
     waiting = waiting_questions(run)
     if question is None:
         return waiting
-    matching = [candidate for candidate in waiting if is_meant(candidate, question)]
+    matching = [candidate for candidate in waiting if is_named(candidate, question)]
     if not matching:
         raise RefusedError(f"{run['run_id']} asks no question {question} now: {waiting_text(_numbers(waiting))}")
     return matching
@@ -169,7 +169,7 @@ def _split_response(text: str) -> tuple[str, str, Any]:
 
 def with_choice_as_text(waiting: Sequence[Mapping[str, Any]], fields: Mapping[str, Any]) -> AnswerFields:
     """Keep a choice as text also where it looks like JSON: `--response Card.choice=true` chooses "true"."""
-    question = next((candidate for candidate in waiting if is_meant(candidate, fields["question"])), {})
+    question = next((candidate for candidate in waiting if is_named(candidate, fields["question"])), {})
     key, choices = question_key(question), question.get("choices") or ()
     texts = {tool: json.dumps(keys.get(key)) for tool, keys in (fields.get("responses") or {}).items() if key in keys}
     chosen = {tool: {**fields["responses"][tool], key: text} for tool, text in texts.items() if text in choices}
@@ -177,32 +177,32 @@ def with_choice_as_text(waiting: Sequence[Mapping[str, Any]], fields: Mapping[st
 
 
 async def _find_waiting_run(database: Any, run_ref: str) -> dict[str, Any]:
-    from workers.control.answer import instead
-    from workers.control.naming import whole_run_id
+    from workers.control.answer import describe_state
+    from workers.control.naming import resolve_run_id
     from workers.store.run_document import as_json
     from workers.store.run_store import RunStore
 
     store = RunStore(database)
-    run_id = await whole_run_id(store, run_ref)
+    run_id = await resolve_run_id(store, run_ref)
     run = await store.find(run_id)
     if run is None:
         raise RunNotFoundError(run_id)
     if not waiting_questions(run):
-        raise RefusedError(f"{run_id} {instead(run)}")
+        raise RefusedError(f"{run_id} {describe_state(run)}")
     return as_json(run)
 
 
-async def _give_answer(database: Any, settings: "Settings", run_ref: str, fields: Mapping[str, Any]) -> "Answered":
-    from workers.control.answer import UnfitAnswerError
-    from workers.control.answer import answer as give_answer
-    from workers.control.naming import whole_run_id
+async def _give_answer(database: Any, settings: "Settings", run_ref: str, fields: Mapping[str, Any]) -> "AnswerResult":
+    from workers.control.answer import InvalidAnswerError
+    from workers.control.answer import submit_answer as give_answer
+    from workers.control.naming import resolve_run_id
     from workers.store.run_store import RunStore
 
     store = RunStore(database, republish_after_s=settings.republish_after_s)
-    run_id = await whole_run_id(store, run_ref)
+    run_id = await resolve_run_id(store, run_ref)
     waiting = waiting_questions(await store.find(run_id) or {"state": None})
     async with open_wakeups(settings) as wakeups:
         try:
             return await give_answer(store, wakeups, run_id, **with_choice_as_text(waiting, fields))
-        except UnfitAnswerError as error:
+        except InvalidAnswerError as error:
             raise click.UsageError(str(error)) from None

@@ -16,19 +16,19 @@ from ops.cli.session import open_wakeups, with_database
 from ops.presenters.amounts import pluralize
 from ops.presenters.printable_text import to_printable
 from ops.presenters.times import format_moment
-from workers.control.changed import Changed
+from workers.control.changed import RunChange
 from workers.control.effects import WouldRepeatError
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.many import Tally, to_each
+from workers.control.many import BulkResult, change_each
 from workers.control.replaying import ReplayOptions, check_replay
 from workers.settings import Settings
-from workers.store.matching import Matching
+from workers.store.matching import RunFilter
 from workers.store.run import RunState
 from workers.store.run_selection import Selection
 from workers.store.run_store import RunStore
 
 MAX_PREVIEW_LINES = 10
-ChangeRun = Callable[[str], Awaitable[Changed]]
+ChangeRun = Callable[[str], Awaitable[RunChange]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +54,22 @@ def change_named(action: BulkAction, run_ids: Sequence[str], options: dict[str, 
             repeated = _apply_to_named(replace(action, replay=replace(action.replay, repeat_done=True)), confirmed)
             results = [repeated.pop(0) if _is_among(result, confirmed) else result for result in results]
     if options["as_json"]:
-        print_json([result.as_json() if isinstance(result, Changed) else result for result in results])
+        print_json([result.as_json() if isinstance(result, RunChange) else result for result in results])
     for result in results:
-        if not isinstance(result, Changed):
+        if not isinstance(result, RunChange):
             print_error(result["refused"])
         elif not options["as_json"]:
             click.echo(f"{result.run_id}: {result.said}")
-    return all(isinstance(result, Changed) for result in results)
+    return all(isinstance(result, RunChange) for result in results)
 
 
-def _apply_to_named(action: BulkAction, run_ids: Sequence[str]) -> list[Changed | dict[str, Any]]:
+def _apply_to_named(action: BulkAction, run_ids: Sequence[str]) -> list[RunChange | dict[str, Any]]:
     return with_database(
         lambda database, settings: _apply_to_each(action, run_ids, database, settings), redis=action.needs_wakeups
     )
 
 
-def _is_among(result: Changed | dict[str, Any], run_ids: Sequence[str]) -> bool:
+def _is_among(result: RunChange | dict[str, Any], run_ids: Sequence[str]) -> bool:
     return isinstance(result, dict) and "done" in result and result["run_id"] in run_ids
 
 
@@ -84,15 +84,15 @@ def _confirm_repeat(refusal: dict[str, Any]) -> bool:
 
 async def _apply_to_each(
     action: BulkAction, run_ids: Sequence[str], database: Any, settings: Settings
-) -> list[Changed | dict[str, Any]]:
-    from workers.control.naming import whole_run_id
+) -> list[RunChange | dict[str, Any]]:
+    from workers.control.naming import resolve_run_id
 
-    results: list[Changed | dict[str, Any]] = []
+    results: list[RunChange | dict[str, Any]] = []
     store = RunStore(database, republish_after_s=settings.republish_after_s)
     async with _open_change(action, store, settings) as change:
         for text in run_ids:
             try:
-                results.append(await change(await whole_run_id(store, text)))
+                results.append(await change(await resolve_run_id(store, text)))
             except WouldRepeatError as error:
                 effects = {"done": [*error.effects.sentences()], "about_keys": error.effects.about_keys()}
                 refused = f"{error}. {effects['about_keys']} To replay it anyway, use --yes"
@@ -102,7 +102,7 @@ async def _apply_to_each(
     return results
 
 
-def change_matching(action: BulkAction, run_filter: Matching, options: dict[str, Any]) -> bool:
+def change_matching(action: BulkAction, run_filter: RunFilter, options: dict[str, Any]) -> bool:
     """Apply the action to all matching runs, after confirmation; return whether none was refused."""
     if not run_filter.states:
         run_filter = replace(run_filter, states=tuple(RunState(state) for state in action.states))
@@ -115,10 +115,10 @@ def change_matching(action: BulkAction, run_filter: Matching, options: dict[str,
     if number and not options["yes"]:
         _confirm(action, selection, number, first)
 
-    async def work(database: Any, settings: Settings) -> Tally:
+    async def work(database: Any, settings: Settings) -> BulkResult:
         store = RunStore(database, republish_after_s=settings.republish_after_s)
         async with _open_change(action, store, settings) as change:
-            return await to_each(store, selection, change, progress=lambda tally: report(tally.seen))
+            return await change_each(store, selection, change, on_progress=lambda tally: report(tally.total))
 
     try:
         with show_progress(action.verb, number) as report:
@@ -130,11 +130,11 @@ def change_matching(action: BulkAction, run_filter: Matching, options: dict[str,
     return tally.refused == tally.skipped == 0
 
 
-async def _count_skipped(action: BulkAction, selection: Selection, store: RunStore) -> Tally:
+async def _count_skipped(action: BulkAction, selection: Selection, store: RunStore) -> BulkResult:
     if action.verb != "replay":
-        return Tally()
-    return await to_each(
-        store, selection, lambda run_id: check_replay(store, run_id, options=action.replay), progress=lambda _: None
+        return BulkResult()
+    return await change_each(
+        store, selection, lambda run_id: check_replay(store, run_id, options=action.replay), on_progress=lambda _: None
     )
 
 
@@ -146,7 +146,7 @@ def _confirm(action: BulkAction, selection: Selection, number: int, first: Seque
     lines = _run_lines(first, number)
     if action.verb == "replay" and not action.replay.repeat_done:
         lines.append("runs whose tools or write-backs succeeded are skipped; --repeat-done replays them too")
-    confirm_or_exit(f"{action.verb} {pluralize(number, 'run')} ({selection.matching.as_words()})", details=lines)
+    confirm_or_exit(f"{action.verb} {pluralize(number, 'run')} ({selection.matching.describe()})", details=lines)
 
 
 def _print_preview(
@@ -154,7 +154,7 @@ def _print_preview(
     selection: Selection,
     number: int,
     first: Sequence[dict[str, Any]],
-    skipped: Tally,
+    skipped: BulkResult,
     *,
     as_json: bool,
 ) -> None:
@@ -166,7 +166,7 @@ def _print_preview(
         click.echo(line)
     for line in _skipped_lines(skipped, "would be skipped"):
         click.echo(line)
-    click.echo(f"would {action.verb} {pluralize(number, 'run')}: {selection.matching.as_words()}; nothing was changed")
+    click.echo(f"would {action.verb} {pluralize(number, 'run')}: {selection.matching.describe()}; nothing was changed")
 
 
 def _run_lines(first: Sequence[dict[str, Any]], number: int) -> list[str]:
@@ -180,7 +180,7 @@ def _run_lines(first: Sequence[dict[str, Any]], number: int) -> list[str]:
     return [*lines, f"… and {number - len(first)} more"] if number > len(first) else lines
 
 
-def _print_tally(action: BulkAction, tally: Tally, *, as_json: bool) -> None:
+def _print_tally(action: BulkAction, tally: BulkResult, *, as_json: bool) -> None:
     if as_json:
         print_json(tally.as_json())
         return
@@ -195,7 +195,7 @@ def _print_tally(action: BulkAction, tally: Tally, *, as_json: bool) -> None:
         print_error(f"… and {tally.refused - len(tally.reasons)} more")
 
 
-def _skipped_lines(tally: Tally, verb: str) -> Iterator[str]:
+def _skipped_lines(tally: BulkResult, verb: str) -> Iterator[str]:
     """Yield the runs that a bulk replay leaves out, with the effects that it would repeat."""
     for skipped in tally.done:
         yield to_printable(f"{skipped['run_id']} {verb}, as a replay would repeat: {'; '.join(skipped['done'])}")

@@ -10,8 +10,8 @@ from ops.presenters.printable_text import to_printable
 from ops.presenters.run_lines import describe_hold
 from ops.presenters.times import format_utc
 from ops.presenters.turn_lines import BAD, DIM, GOOD, WARNING, format_value
-from workers.control.happenings import Happening
-from workers.store.ordering import PREFIX
+from workers.control.happenings import RunEvent
+from workers.store.ordering import ORDER_PREFIX
 from workers.store.run import RunState
 
 MAX_TEXT_CHARACTERS = 100
@@ -19,7 +19,7 @@ _STYLES = {RunState.SUCCEEDED.value: GOOD, RunState.NEEDS_HUMAN.value: WARNING}
 Facts = Mapping[str, Any]
 
 
-def event_line(event: Happening, *, is_single_run: bool) -> Text:
+def event_line(event: RunEvent, *, is_single_run: bool) -> Text:
     """Format one event; the lines of a single run do not repeat its id."""
     style, text = _EVENT_TEXT[event.event](event.facts)
     time = event.at.strftime("%H:%M:%S") if isinstance(event.at, datetime) else " " * 8
@@ -44,8 +44,8 @@ def _release_text(facts: Facts) -> tuple[str, str]:
 
 
 def _hold_text(facts: Facts) -> tuple[str, str]:
-    if str(facts["held_by"]).startswith(PREFIX):
-        return DIM, f"waits for its turn in {facts['held_by'].removeprefix(PREFIX)}"
+    if str(facts["held_by"]).startswith(ORDER_PREFIX):
+        return DIM, f"waits for its turn in {facts['held_by'].removeprefix(ORDER_PREFIX)}"
     return WARNING, f"held {describe_hold(facts)}"
 
 

@@ -11,7 +11,7 @@ from ops.cli.runs.run_options import filter_options, parse_run_filter
 from ops.cli.session import with_database
 from ops.presenters.run_lines import describe_state
 from ops.presenters.times import format_moment
-from workers.store.matching import Matching
+from workers.store.matching import RunFilter
 
 MIN_FULL_WIDTH = 130
 DEFAULT_LIMIT = 1000
@@ -56,7 +56,7 @@ def list_runs(limit: int, as_json: bool, **options: Any) -> None:
     rows = [_run_cells(run, is_narrow=is_narrow)[: len(columns)] for run in found]
     print_table("Runs", columns, rows, unfolded={"run", *columns[4:]})
     if not found:
-        click.echo("there are no runs yet" if run_filter == Matching() else "no run matches", err=True)
+        click.echo("there are no runs yet" if run_filter == RunFilter() else "no run matches", err=True)
 
 
 def _run_cells(run: dict[str, Any], *, is_narrow: bool) -> list[Any]:

@@ -13,7 +13,7 @@ from ops.cli.output import json_option
 from ops.cli.runs.bulk_actions import BulkAction, change_matching, change_named
 from ops.cli.runs.run_options import exit_on_refusal, filter_options, parse_run_filter
 from workers.control.replaying import ReplayOptions
-from workers.store.matching import Matching
+from workers.store.matching import RunFilter
 
 CANCEL = BulkAction("cancel", states=("queued", "running", "needs_human"))
 DISCARD = BulkAction("discard", states=("parked",))
@@ -115,7 +115,7 @@ def retry_now(run_ids: tuple[str, ...], **options: Any) -> None:
 
 def _run_action(action: BulkAction, run_ids: tuple[str, ...], options: dict[str, Any]) -> None:
     run_filter = parse_run_filter(options)
-    is_filtered = options["everything"] or run_filter != Matching()
+    is_filtered = options["everything"] or run_filter != RunFilter()
     if bool(run_ids) == is_filtered:
         raise click.UsageError(
             "name runs or use filters, not both" if run_ids else "name runs, use a filter such as --app, or use --all"

@@ -13,7 +13,7 @@ from ops.cli.completion import complete_with, find_apps, find_trigger_names, fin
 from ops.cli.output import exit_with_error
 from ops.cli.parameters import MOMENT
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.store.matching import Matching
+from workers.store.matching import RunFilter
 from workers.store.run import HoldKind, RunState
 from workflows.outcome import OutcomeKind
 
@@ -52,12 +52,12 @@ filter_options = add_options(
 )
 
 
-def parse_run_filter(options: dict[str, Any]) -> Matching:
+def parse_run_filter(options: dict[str, Any]) -> RunFilter:
     """Read the values of `filter_options` or `owner_options` from a command's options."""
     hold, since, until = options.get("hold"), options.get("since"), options.get("until")
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since must be before --until; no run can match")
-    return Matching(
+    return RunFilter(
         app_id=options["app_id"],
         workflow=options["workflow"],
         trigger=options["trigger"],

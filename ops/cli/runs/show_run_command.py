@@ -34,9 +34,9 @@ def show_run(run_id: str, as_json: bool) -> None:
 
 
 async def _read_story(database: Any, run_id: str) -> dict[str, Any]:
-    from workers.control.naming import whole_run_id
-    from workers.control.story import story_of
+    from workers.control.naming import resolve_run_id
+    from workers.control.story import read_run_detail
     from workers.store.run_store import RunStore
 
     store = RunStore(database)
-    return await story_of(store, await whole_run_id(store, run_id))
+    return await read_run_detail(store, await resolve_run_id(store, run_id))

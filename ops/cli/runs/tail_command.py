@@ -15,7 +15,7 @@ from ops.cli.session import with_database
 from workers.store.run import RunState
 
 if TYPE_CHECKING:
-    from workers.control.happenings import Happening
+    from workers.control.happenings import RunEvent
 
 
 @command(
@@ -57,14 +57,14 @@ async def _follow(database: Any, run_id: str | None, as_json: bool, **options: A
     return state
 
 
-async def _run_events(database: Any, run_id: str | None, **options: Any) -> "AsyncIterator[Happening]":
-    from workers.control.following import follow_all, follow_run, store_time
-    from workers.control.naming import whole_run_id
+async def _run_events(database: Any, run_id: str | None, **options: Any) -> "AsyncIterator[RunEvent]":
+    from workers.control.following import follow_all, follow_run, read_store_time
+    from workers.control.naming import resolve_run_id
     from workers.store.run_store import RunStore
 
     store = RunStore(database)
     if run_id is None:
-        since = await store_time(store)
+        since = await read_store_time(store)
         click.echo("following all runs; press Ctrl-C to stop", err=True)
         return follow_all(store, parse_run_filter(options), since=since)
-    return follow_run(store, await whole_run_id(store, run_id))
+    return follow_run(store, await resolve_run_id(store, run_id))

@@ -11,7 +11,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from accounting.infra.snapshot_read import snapshot_read
 from workers.control.cancelling import discard
 from workers.control.replaying import replay
-from workers.reconciling.retention import PRUNED, Retention
+from workers.reconciling.retention import PRUNED, RunRetention
 from workers.store import ended_counts
 from workers.store.ended_counts import WINDOW_MARGIN, EndedRunCounter, RunLabels
 from workers.store.mongo_repository import MongoRunRepository
@@ -112,7 +112,7 @@ async def test_what_is_deleted_between_two_looks_stays_counted(store: RunStore, 
     await insert_ended_run(store, 2, NOW)
     before = await look.at(NOW)
     counts: Counter[str] = Counter()
-    await Retention(store, timedelta(days=30)).run_pass(counts)
+    await RunRetention(store, timedelta(days=30)).run_pass(counts)
 
     assert counts[PRUNED] == 1
     assert await look.at(NOW + timedelta(seconds=5)) == before == {COMPLETED: 2}
@@ -126,7 +126,7 @@ async def test_stranded_runs_stay_counted_apart_in_runs_and_roll_ups(store: RunS
     for number, days in ((1, 31), (2, 31), (3, 1)):
         await insert_ended_run(store, number, NOW - timedelta(days=days), **(older if number == 2 else stranded))
     before = await look.at(NOW)
-    await Retention(store, timedelta(days=30)).run_pass(Counter())
+    await RunRetention(store, timedelta(days=30)).run_pass(Counter())
     key = {"app": "acme", "workflow": "Digest", "trigger": "api", "outcome": "no_transition"}
     await store.database[ROLLUPS].update_one({"_id": key}, {"$inc": {"count": 1}})
     await insert_ended_run(store, 4, NOW + timedelta(minutes=1), **stranded)

@@ -110,7 +110,7 @@ async def test_a_run_waits_for_workers_from_when_it_might_start(store: RunStore,
     if waited_for == "its turn":
         order = {"key": "acme/doc", "seq": "1"}
         await insert_run(store, 1, hold="concurrency", held_by="order:acme/doc", order=order)
-        assert await store.order.let_next_go("acme/doc", woken=True) is not None
+        assert await store.order.release_next("acme/doc", sends_wakeup=True) is not None
     else:
         await insert_run(store, 1, not_before=now, wake_at=now)
 

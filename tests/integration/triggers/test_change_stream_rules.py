@@ -38,7 +38,7 @@ async def wait_for_ends(bench: StreamBench, count: int) -> list[tuple[int, Any]]
             leaves = {"lane": "", "order_head": ""}
             await bench.store.runs.update_one({"_id": run["_id"]}, {"$set": ended, "$unset": leaves})
             if run.get("order"):
-                await bench.store.order.let_next_go(run["order"]["key"], woken=False)
+                await bench.store.order.release_next(run["order"]["key"], sends_wakeup=False)
         return len(done) >= count
 
     await wait_until(next_one, f"{count} runs are worked off")

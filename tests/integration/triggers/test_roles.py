@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.triggers.condition_wait import wait_until
 from workers.settings import Settings, as_environment
-from workers.store.matching import Matching
+from workers.store.matching import RunFilter
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -102,7 +102,7 @@ async def test_the_scheduler_fires_measures_and_stops_on_sigterm(
     async with running_role("schedule.scheduler", settings, packages) as (process, address):
 
         async def has_fired() -> bool:
-            return len(await store.list(Matching(workflow="Tick"))) >= 2
+            return len(await store.list(RunFilter(workflow="Tick"))) >= 2
 
         await wait_until(has_fired, "two ticks")
         text = await scrape(address)
@@ -124,7 +124,7 @@ async def test_the_watcher_delivers_measures_and_stops_on_sigterm(
 
         async def is_delivered() -> bool:
             await store.database["orders"].insert_one({})
-            return bool(await store.list(Matching(workflow="Tick")))
+            return bool(await store.list(RunFilter(workflow="Tick")))
 
         await wait_until(is_delivered, "a run for an inserted document")
         text = await scrape(address)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.integration.workers.worker_simulation import ENDS, LONG_AGO, Document, WorkerWorld
-from workers.control.answer import answer
+from workers.control.answer import submit_answer
 from workers.control.cancelling import cancel, discard
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.control.replaying import ReplayOptions, replay
@@ -69,7 +69,7 @@ class RandomEvents:
         if self.dice.random() < 0.7:
             return await self.store.insert(request)
         key, quiet = "all of an app", timedelta(seconds=5)  # or until `wait` thinks that it is over
-        return await self.store.insert_debounced(request, key=key, quiet=quiet, at_most=2 * quiet)
+        return await self.store.insert_debounced(request, key=key, quiet=quiet, max_delay=2 * quiet)
 
     async def insert_old_format(self) -> None:
         """As the version before lanes wrote them."""
@@ -97,7 +97,7 @@ class RandomEvents:
             await discard(self.store, run_id, by="me")
         elif wish == "answer":
             number = len(run.get("answers") or ()) + 1
-            await answer(self.store, self.world, run_id, question=number, by="me", message="$yes")
+            await submit_answer(self.store, self.world, run_id, question=number, by="me", message="$yes")
         elif wish == "retry":
             await retry_now(self.store, self.world, run_id, by="me")
         else:

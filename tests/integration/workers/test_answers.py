@@ -13,7 +13,7 @@ import pytest
 from ops.processes.supervisor import PROGRAM
 from tests.integration.model_server import completion, model_server, usage
 from tests.integration.stage import Document, Stage, relay, wait_until
-from workers.control.answer import Answered, UnfitAnswerError, answer
+from workers.control.answer import AnswerResult, InvalidAnswerError, submit_answer
 from workers.control.cancelling import cancel
 from workers.control.errors import RefusedError, RunNotFoundError
 from workers.settings import as_environment
@@ -86,8 +86,10 @@ async def desk_stage(stage: Stage) -> Stage:
     return stage
 
 
-async def send_answer(stage: Stage, run_id: str, by: str = "ann", question: int | str = 1, **content: Any) -> Answered:
-    return await answer(stage.store, stage.wakeups, run_id, by=by, question=question, **content)
+async def send_answer(
+    stage: Stage, run_id: str, by: str = "ann", question: int | str = 1, **content: Any
+) -> AnswerResult:
+    return await submit_answer(stage.store, stage.wakeups, run_id, by=by, question=question, **content)
 
 
 async def wait_for_question(
@@ -132,7 +134,7 @@ async def test_a_response_and_a_message_answer_a_run_without_redoing_turns(
         "keys": ["verdict"],
         "position": "1.1",
     }
-    assert await send_answer(stage, run_id, responses={"Refund": {"verdict": "yes"}}) == Answered(
+    assert await send_answer(stage, run_id, responses={"Refund": {"verdict": "yes"}}) == AnswerResult(
         run_id, 1, repeated=False
     )
 
@@ -238,7 +240,7 @@ async def test_of_two_concurrent_answers_one_counts_and_its_repeat_is_the_same(d
     said = [send_answer(stage, run_id, by=by, message="go on", question=2) for by in ("ann", "bob")]
     results = await asyncio.gather(*said, return_exceptions=True)
 
-    [counted] = [each for each in results if isinstance(each, Answered)]
+    [counted] = [each for each in results if isinstance(each, AnswerResult)]
     [refused] = [each for each in results if isinstance(each, RefusedError)]
     run = await stage.run(run_id)
     assert (counted.number, len(run["answers"]), run["state"]) == (2, 2, "queued")
@@ -267,7 +269,7 @@ async def test_an_answer_that_does_not_answer_is_refused_and_changes_nothing(des
             await send_answer(stage, run_id, **said)  # type: ignore[arg-type]  # of all kinds
     with pytest.raises(RunNotFoundError):
         await send_answer(stage, run_id, message="yes", app_id="other")
-    with pytest.raises(UnfitAnswerError, match="larger than"):
+    with pytest.raises(InvalidAnswerError, match="larger than"):
         await send_answer(stage, run_id, responses={"Refund": {"verdict": "x" * 300_000}})
     assert await stage.run(run_id) == before
 

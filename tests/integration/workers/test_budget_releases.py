@@ -18,7 +18,7 @@ from tests.integration.workers.test_fairness import hold_runs
 from workers.fairness.budget_releases import MAX_RELEASED, BudgetReleases
 from workers.fairness.caps import Caps
 from workers.fairness.limits.budget_limit import MAX_RELEASED_AT_ONCE
-from workers.fairness.releases import Releases
+from workers.fairness.releases import LimitReleases
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -167,7 +167,7 @@ async def test_what_others_hold_is_left_to_them(store: RunStore) -> None:
     sent = RecordedWakeups()
 
     assert await run_release_pass(store) == []
-    await Releases(store, Caps(), sent).run_pass()
+    await LimitReleases(store, Caps(), sent).run_pass()
 
     assert sent.run_ids == [by_cap]
     assert (await store.find(by_budget) or {})["hold"] == "budget"

@@ -8,14 +8,14 @@ import pytest
 
 from accounting.infra.aio import gather_all
 from tests.integration.stage import Stage, relay
-from workers.control.cancelling import _end, cancel, discard
-from workers.control.changed import seen
+from workers.control.cancelling import _end_run, cancel, discard
+from workers.control.changed import read_run
 from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.many import to_each
-from workers.control.naming import whole_run_id
-from workers.control.replaying import ReplayOptions, replay, replays_of
+from workers.control.many import change_each
+from workers.control.naming import resolve_run_id
+from workers.control.replaying import ReplayOptions, replay, find_replays
 from workers.control.retrying import retry_now
-from workers.store.matching import Matching
+from workers.store.matching import RunFilter
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_selection import Selection
@@ -115,12 +115,12 @@ async def test_of_many_concurrent_cancellations_one_counts(store: RunStore) -> N
 
 
 async def test_what_was_worked_on_since_it_was_looked_at_is_looked_at_again(store: RunStore) -> None:
-    run = await seen(store, await insert_queued_run(store), None)
+    run = await read_run(store, await insert_queued_run(store), None)
     claim = await ownership(store).claim(run["_id"])
     assert claim is not None
     await ownership(store).requeue(claim, delay=timedelta(hours=1), counts_as_attempt=True, reason="429")
 
-    assert await _end(store, run, "ann") is None  # it would not know what this attempt has used
+    assert await _end_run(store, run, "ann") is None  # it would not know what this attempt has used
 
     assert (await cancel(store, claim.run_id, by="ann")).changed
     assert (await run_of(store, claim.run_id))["not_before"] is None
@@ -189,7 +189,7 @@ async def test_another_apps_run_is_not_there(store: RunStore) -> None:
         discard(store, run_id, by="x", app_id="globex"),
         retry_now(store, wake, run_id, by="x", app_id="globex"),
         replay(store, wake, run_id, by="x", app_id="globex"),
-        whole_run_id(store, run_id[-8:], app_id="globex"),
+        resolve_run_id(store, run_id[-8:], app_id="globex"),
     ):
         with pytest.raises(RunNotFoundError):
             await change
@@ -325,7 +325,7 @@ async def test_of_many_replays_at_once_one_is_made_and_all_name_it(store: RunSto
     assert len(wake.run_ids) == 1
     more = [await replay(store, wake, run_id, by="ann", options=ReplayOptions(again=True)) for _ in range(2)]
     assert len({later.new_run_id, *(each.new_run_id for each in more)}) == 3
-    found = await replays_of(store, await run_of(store, run_id))
+    found = await find_replays(store, await run_of(store, run_id))
     assert [each["_id"] for each in found] == [later.new_run_id, *(each.new_run_id for each in more)]
 
 
@@ -370,15 +370,15 @@ async def test_what_goes_on_is_not_replayed(store: RunStore, state: str) -> None
 async def test_bulk_changes_go_in_batches_and_report_each_refusal_once(store: RunStore) -> None:
     run_ids = [await insert_queued_run(store, str(number)) for number in range(230)]
     await store.runs.update_many({"_id": {"$in": run_ids[:120]}}, {"$set": {"state": "succeeded"}})
-    selection = Selection(Matching(app_id="acme"))
+    selection = Selection(RunFilter(app_id="acme"))
     await insert_queued_run(store, "came later")
     steps: list[int] = []
 
-    tally = await to_each(
+    tally = await change_each(
         store,
         selection,
         lambda run_id: cancel(store, run_id, by="ann"),
-        progress=lambda tally: steps.append(tally.seen),
+        on_progress=lambda tally: steps.append(tally.total),
     )
 
     assert (tally.changed, tally.already, tally.refused) == (110, 0, 120)
@@ -393,10 +393,10 @@ async def test_bulk_changes_go_in_batches_and_report_each_refusal_once(store: Ru
 async def test_a_selection_never_meets_the_runs_that_it_makes(store: RunStore) -> None:
     run_ids = [await insert_parked_run(store, str(number)) for number in range(5)]
     states = (RunState.PARKED, RunState.QUEUED, RunState.CANCELLED)
-    wake, anything = RecordedWakeups(), Matching(states=states, until=datetime.now(UTC) + timedelta(hours=1))
+    wake, anything = RecordedWakeups(), RunFilter(states=states, until=datetime.now(UTC) + timedelta(hours=1))
 
-    tally = await to_each(
-        store, Selection(anything), lambda run_id: replay(store, wake, run_id, by="ann"), progress=lambda _: None
+    tally = await change_each(
+        store, Selection(anything), lambda run_id: replay(store, wake, run_id, by="ann"), on_progress=lambda _: None
     )
 
     assert (tally.changed, tally.refused, await store.runs.count_documents({})) == (5, 0, 2 * len(run_ids))
@@ -408,17 +408,17 @@ async def test_a_selection_never_meets_the_runs_that_it_makes(store: RunStore) -
 async def test_a_run_is_found_by_the_end_of_its_id(store: RunStore) -> None:
     run_id = await insert_queued_run(store)
 
-    assert await whole_run_id(store, f"…{run_id[-6:].lower()}") == run_id
-    assert await whole_run_id(store, run_id) == run_id
+    assert await resolve_run_id(store, f"…{run_id[-6:].lower()}") == run_id
+    assert await resolve_run_id(store, run_id) == run_id
     for text in (run_id[-5:], "no/such.*"):
         with pytest.raises(RefusedError, match="no run id"):
-            await whole_run_id(store, text)
+            await resolve_run_id(store, text)
     with pytest.raises(RunNotFoundError):
-        await whole_run_id(store, "ZZZZZZ")
+        await resolve_run_id(store, "ZZZZZZ")
     twin = {**await run_of(store, run_id), "_id": f"run_00000{run_id[9:]}", "dedupe_key": "twin"}
     await store.runs.insert_one(twin)
     with pytest.raises(RefusedError, match="several runs end in"):
-        await whole_run_id(store, run_id[-8:])
+        await resolve_run_id(store, run_id[-8:])
 
 
 NOW = datetime.now(UTC)
@@ -427,19 +427,19 @@ NOW = datetime.now(UTC)
 @pytest.mark.parametrize(
     ("matching", "most"),
     [
-        (Matching(states=(RunState.PARKED,)), 10),
-        (Matching(states=(RunState.PARKED, RunState.FAILED), app_id="globex"), 25),
-        (Matching(outcome="model_error"), 25),
-        (Matching(hold=HoldKind.RATE), 10),
-        (Matching(states=(RunState.RUNNING,)), 10),
-        (Matching(states=(RunState.QUEUED,)), 10),
-        (Matching(workflow="Rare"), 10),
-        (Matching(since=NOW - timedelta(minutes=1)), 10),
+        (RunFilter(states=(RunState.PARKED,)), 10),
+        (RunFilter(states=(RunState.PARKED, RunState.FAILED), app_id="globex"), 25),
+        (RunFilter(outcome="model_error"), 25),
+        (RunFilter(hold=HoldKind.RATE), 10),
+        (RunFilter(states=(RunState.RUNNING,)), 10),
+        (RunFilter(states=(RunState.QUEUED,)), 10),
+        (RunFilter(workflow="Rare"), 10),
+        (RunFilter(since=NOW - timedelta(minutes=1)), 10),
     ],
     ids=["parked", "parked or failed of an app", "outcome", "held", "running", "queued", "workflow", "since"],
 )
 async def test_a_filtered_list_reads_what_it_shows_and_not_what_exists(
-    store: RunStore, matching: Matching, most: int
+    store: RunStore, matching: RunFilter, most: int
 ) -> None:
     """Few among many that succeeded long ago."""
     template = await run_of(store, await insert_queued_run(store))

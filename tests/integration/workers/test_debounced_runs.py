@@ -33,7 +33,7 @@ async def send_event(
     happened = TriggerEvent("database_condition", "changes", event, fired_at=datetime.now(UTC))
     given = {"input": {"event": event, "price": "$5"}, "message": f"${event}", "app_id": "acme"}
     request = RunRequest(workflow="Relay", trigger=happened, **{**given, **fields})
-    return await store.insert_debounced(request, key=key, quiet=quiet, at_most=at_most)
+    return await store.insert_debounced(request, key=key, quiet=quiet, max_delay=at_most)
 
 
 async def only_run(store: RunStore) -> Document:

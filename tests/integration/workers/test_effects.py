@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay
-from workers.control.answer import answer
+from workers.control.answer import submit_answer
 from workers.control.cancelling import discard
-from workers.control.effects import EFFECT_FIELDS, MAX_LISTED, Effects, effects_of
+from workers.control.effects import EFFECT_FIELDS, MAX_LISTED, RunEffects, read_effects
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -70,7 +70,9 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]
 # ruff: noqa: E501
 
 
-async def effects(store: RunStore, turns: list[dict[str, Any]], rows: list[dict[str, Any]], **changes: Any) -> Effects:
+async def effects(
+    store: RunStore, turns: list[dict[str, Any]], rows: list[dict[str, Any]], **changes: Any
+) -> RunEffects:
     run = {"_id": "run_1", "state": "failed", "turn": 1, "progress": {"counters": {"model_calls": 1}}, **changes}
     await store.runs.insert_one(run)
     await store.turns.insert_many(turns)
@@ -78,7 +80,7 @@ async def effects(store: RunStore, turns: list[dict[str, Any]], rows: list[dict[
         await store.database["usage"].insert_many(rows)
     found = await store.runs.find_one({"_id": "run_1"}, dict.fromkeys(EFFECT_FIELDS, 1))
     assert found is not None
-    return await effects_of(store, found)
+    return await read_effects(store, found)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -136,10 +138,10 @@ async def test_of_a_turn_that_rested_what_was_done_before_is_known(stage: Stage,
         await discard(stage.store, rested["_id"], by="ada")
     else:
         given = {"Card": {"verdict": "yes"}}
-        await answer(stage.store, stage.wakeups, rested["_id"], question=1, by="ada", responses=given)
+        await submit_answer(stage.store, stage.wakeups, rested["_id"], question=1, by="ada", responses=given)
     run = await stage.wait_for_end(rested["_id"])
 
     assert run["state"] == ("cancelled" if then == "discarded" else "failed"), run["outcome"]
-    found = await effects_of(stage.store, run)
+    found = await read_effects(stage.store, run)
     asked_too = [] if then == "discarded" else ["turn 1: ask() was called"]
     assert list(found.sentences()) == [*ONE, *asked_too]

@@ -130,14 +130,14 @@ async def test_as_many_tickets_as_runs_are_enough_for_every_run(store: RunStore)
     async def arrive(n: int) -> Claim | None:
         await asyncio.sleep((n % 40) * 0.01)
         [run_id] = await insert_runs(store, [STRANGE_APPS[n % len(STRANGE_APPS)]])
-        return await processes[n % 2].next(run_id)
+        return await processes[n % 2].claim_next(run_id)
 
     claims = await asyncio.gather(*(arrive(n) for n in range(200)))
 
     claimed = Counter(claim.run_id for claim in claims if claim is not None)
     assert len(claimed) == 200
     assert await store.runs.count_documents({"lane": {"$exists": True}}) == 0
-    assert await lanes_of(store, "late").next("any") is None
+    assert await lanes_of(store, "late").claim_next("any") is None
 
 
 class WorkerDouble:
@@ -162,7 +162,7 @@ class WorkerDouble:
 
     async def execute(self, wakeup: str) -> None:
         ticket: str | None = wakeup
-        while ticket is not None and (claim := await self.lanes.next(ticket)) is not None:
+        while ticket is not None and (claim := await self.lanes.claim_next(ticket)) is not None:
             app_id = claim.document["app_id"]
             self.working[app_id] += 1
             assert self.working[app_id] <= 2
@@ -189,11 +189,11 @@ async def test_a_cancelled_ready_run_blocks_no_other_run(store: RunStore) -> Non
     first, second = await insert_runs(store, ["acme", "acme"])
     await store.runs.update_one({"_id": first}, {"$set": {"state": "cancelled"}})  # as badly as it can be done
 
-    claim = await lanes_of(store, "one").next(first)
+    claim = await lanes_of(store, "one").claim_next(first)
 
     assert claim is not None
     assert claim.run_id == second
-    assert await lanes_of(store, "one").next(first) is None
+    assert await lanes_of(store, "one").claim_next(first) is None
 
 
 async def test_a_look_costs_one_seek_for_each_app_that_waits(store: RunStore) -> None:

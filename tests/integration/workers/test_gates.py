@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Document, Stage, wait_until
-from workers.control.answer import answer
+from workers.control.answer import submit_answer
 from workers.control.replaying import ReplayOptions, replay
 
 pytestmark = pytest.mark.integration
@@ -86,7 +86,9 @@ async def test_only_a_yes_opens_the_gate(desk: Stage, verdict: str | None, gate:
     run_id = (await desk.accept("Larges")).run_id
     await wait_for_question(desk, run_id)
 
-    await answer(desk.store, desk.wakeups, run_id, question=1, by="ann", responses={"Payment": {"verdict": verdict}})
+    await submit_answer(
+        desk.store, desk.wakeups, run_id, question=1, by="ann", responses={"Payment": {"verdict": verdict}}
+    )
     run = await desk.wait_for_end(run_id)
 
     assert (run["state"], run["context"]["gate"]) == ("succeeded", gate)
@@ -96,7 +98,9 @@ async def test_only_a_yes_opens_the_gate(desk: Stage, verdict: str | None, gate:
 async def test_a_replay_asks_again_and_takes_over_no_answer(desk: Stage) -> None:
     run_id = (await desk.accept("Larges")).run_id
     await wait_for_question(desk, run_id)
-    await answer(desk.store, desk.wakeups, run_id, question=1, by="ann", responses={"Payment": {"verdict": "ok"}})
+    await submit_answer(
+        desk.store, desk.wakeups, run_id, question=1, by="ann", responses={"Payment": {"verdict": "ok"}}
+    )
     await desk.wait_for_end(run_id)
 
     made = await replay(desk.store, desk.wakeups, run_id, by="ann", options=ReplayOptions(repeat_done=True))

@@ -14,7 +14,7 @@ from tests.integration.workers.test_fairness import hold_runs, insert_runs, max_
 from workers.fairness.caps import parse_caps
 from workers.store.run_document import as_json
 from workers.store.run_store import RunStore
-from workers.store.start_rates import EARLY_S
+from workers.store.start_rates import MAX_EARLY_S
 
 pytestmark = pytest.mark.integration
 
@@ -132,7 +132,7 @@ async def test_a_rate_spaces_the_starts_of_an_app_and_of_no_other(stage: Stage) 
     slack_s = 0.5  # between a claim and its question to the rate
     for first in range(count):
         for last in range(first, count):
-            most = (starts[last] - starts[first] + EARLY_S + slack_s) * per_s + 1
+            most = (starts[last] - starts[first] + MAX_EARLY_S + slack_s) * per_s + 1
             assert last - first + 1 <= most
     assert starts[-1] - starts[0] < count / per_s + 2
 

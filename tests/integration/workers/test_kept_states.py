@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay
-from workers.store.kept_states import KeptStates
+from workers.store.kept_states import KeptStateStore
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
@@ -107,7 +107,7 @@ async def test_a_stale_owner_keeps_nothing(stage: Stage) -> None:
         await ownership.finish(stale, RunState.SUCCEEDED, {}, states=[state("stale")])
 
     place = state(None).state_key
-    assert await KeptStates(stage.store.database).read([place]) == {}
+    assert await KeptStateStore(stage.store.database).read([place]) == {}
     left = await stage.store.database["kept_states"].find().to_list(None)
     assert [each for each in left if "expires_at" not in each] == []
 
@@ -115,7 +115,10 @@ async def test_a_stale_owner_keeps_nothing(stage: Stage) -> None:
 async def test_a_value_that_is_about_to_be_written_expires_from_now_on(stage: Stage) -> None:
     """Whether an earlier run left it long ago, or a run whose lease is lost has just made its document."""
     collection, now = stage.store.database["kept_states"], datetime.now(UTC)
-    states, old, new = KeptStates(stage.store.database), *(state(1, "acme", "user_id", key) for key in ("old", "new"))
+    states, old, new = (
+        KeptStateStore(stage.store.database),
+        *(state(1, "acme", "user_id", key) for key in ("old", "new")),
+    )
     await states.prepare([old])
     await collection.update_one({"_id.key": "old"}, {"$set": {"expires_at": now, "value": 1}})
 
@@ -139,7 +142,7 @@ async def test_runs_that_end_at_once_leave_the_value_of_one_of_them(stage: Stage
     )
 
     assert ended == [RunState.SUCCEEDED] * 8
-    states = KeptStates(stage.store.database)
+    states = KeptStateStore(stage.store.database)
     kept = [(await states.read([state(None, app).state_key]))["seen"] for app in ("acme", "globex")]
     assert kept[0] == kept[1] in values
 

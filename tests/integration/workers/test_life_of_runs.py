@@ -37,7 +37,7 @@ async def test_nothing_that_happens_to_runs_loses_doubles_or_stops_one(
     store: RunStore, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = WorkerWorld(store, settings, random.Random(SEED))
-    monkeypatch.setattr(store.order, "let_next_go", crash_sometimes(world, store.order.let_next_go))
+    monkeypatch.setattr(store.order, "let_next_go", crash_sometimes(world, store.order.release_next))
     workers = [SimulatedWorker(world, f"worker {number}") for number in range(3)]
     lives = [RandomEvents(world) for _ in range(3)]
     steps = [worker.step for worker in workers for _ in range(3)] + [life.step for life in lives]

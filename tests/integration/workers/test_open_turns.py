@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 
 from tests.integration.stage import Document, Stage, relay, wait_until
-from workers.control.answer import Answered, answer
+from workers.control.answer import AnswerResult, submit_answer
 from workers.control.cancelling import cancel
 from workers.control.errors import RefusedError
 from workers.control.replaying import ReplayOptions, replay
-from workers.reconciling.retention import Retention
+from workers.reconciling.retention import RunRetention
 
 pytestmark = pytest.mark.integration
 
@@ -66,9 +66,9 @@ async def wait_for_questions(stage: Stage, run_id: str) -> Document:
     return run
 
 
-async def send_answer(stage: Stage, run_id: str, number: int, choice: str = "yes", by: str = "ann") -> Answered:
+async def send_answer(stage: Stage, run_id: str, number: int, choice: str = "yes", by: str = "ann") -> AnswerResult:
     responses = {"Pay": {"choice": choice, "a.b": f"${number}"}}
-    return await answer(stage.store, stage.wakeups, run_id, question=number, by=by, responses=responses)
+    return await submit_answer(stage.store, stage.wakeups, run_id, question=number, by=by, responses=responses)
 
 
 async def test_many_answer_all_questions_of_a_run_at_once(desk: Stage) -> None:
@@ -84,7 +84,7 @@ async def test_many_answer_all_questions_of_a_run_at_once(desk: Stage) -> None:
     said = [send_answer(stage, run_id, number, by=by) for number in range(1, CALLS + 1) for by in ("ann", "bob")]
     results = await asyncio.gather(*said, return_exceptions=True)
 
-    counted = [each for each in results if isinstance(each, Answered) and not each.repeated]
+    counted = [each for each in results if isinstance(each, AnswerResult) and not each.repeated]
     assert sorted(each.number for each in counted) == list(range(1, CALLS + 1))
     assert sum(isinstance(each, RefusedError) for each in results) == CALLS
     assert sum(not each.waiting for each in counted) == 1
@@ -141,7 +141,7 @@ async def test_a_partly_answered_run_is_cancelled_replayed_and_deleted_whole(des
     assert [len(new["questions"]), new.get("answers") or []] == [CALLS, []]
     assert {each["id"] for each in new["questions"]}.isdisjoint(each["question"]["id"] for each in run["answers"])
 
-    await Retention(stage.store, timedelta(0)).prune()
+    await RunRetention(stage.store, timedelta(0)).prune_batch()
     assert [turn["run_id"] async for turn in stage.store.turns.find({})] == [again.new_run_id]
     assert not (stage.folder / "paid").exists()
 

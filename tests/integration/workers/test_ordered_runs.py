@@ -15,14 +15,14 @@ from accounting.infra.aio import gather_all
 from tests.integration.stage import Document, Stage, relay, wait_until
 from tests.integration.workers.test_grouped_inserts import RecordedWakeups, insert_commands
 from tests.integration.workers.test_holds import WORK
-from workers.control.answer import answer
+from workers.control.answer import submit_answer
 from workers.control.cancelling import cancel
 from workers.control.errors import RefusedError
 from workers.control.replaying import replay
 from workers.control.retrying import retry_now
-from workers.control.story import story_of
+from workers.control.story import read_run_detail
 from workers.reconciling.metrics import ReconcileMetrics
-from workers.reconciling.orders import Orders
+from workers.reconciling.orders import OrderReleases
 from workers.reconciling.reclaim import Reclaim
 from workers.reconciling.reconciler import Reconciler
 from workers.settings import Settings
@@ -101,7 +101,7 @@ async def test_whatever_a_head_becomes_the_next_run_is_released(store: RunStore,
     first, second, third = await accept_runs(store, "1", "2", "3")
     await finish_run(store, await claim_run(store, first), state)
 
-    let_go = await store.order.let_next_go("acme/doc", woken=True)
+    let_go = await store.order.release_next("acme/doc", sends_wakeup=True)
 
     assert let_go is not None
     assert (let_go["_id"], await heads(store), await ready_runs(store)) == (second, [second], [second])
@@ -115,7 +115,7 @@ async def test_a_head_that_is_retried_or_handed_back_keeps_its_turn(store: RunSt
         claim = await claim_run(store, first)
         await ownership.requeue(claim, delay=delay, counts_as_attempt=True, reason="429")
 
-        assert await store.order.let_next_go("acme/doc", woken=True) is None
+        assert await store.order.release_next("acme/doc", sends_wakeup=True) is None
         assert await heads(store) == [first]
 
     await retry_now(store, RecordedWakeups(), first, by="me")
@@ -176,20 +176,20 @@ async def test_cancelling_a_head_releases_the_next_and_a_waiting_run_leaves(
 async def test_an_answered_run_continues_beside_the_head_and_takes_no_turn(store: RunStore) -> None:
     first, second, third = await accept_runs(store, "1", "2", "3")
     await finish_run(store, await claim_run(store, first), RunState.NEEDS_HUMAN)
-    await store.order.let_next_go("acme/doc", woken=True)
+    await store.order.release_next("acme/doc", sends_wakeup=True)
 
-    await answer(store, RecordedWakeups(), first, question=1, by="me", message="yes")
+    await submit_answer(store, RecordedWakeups(), first, question=1, by="me", message="yes")
 
     assert (await heads(store), await ready_runs(store)) == ([second], [first, second])
     await finish_run(store, await claim_run(store, first))
-    assert await store.order.let_next_go("acme/doc", woken=True) is None, "the head goes on"
+    assert await store.order.release_next("acme/doc", sends_wakeup=True) is None, "the head goes on"
     assert (await run_of(store, third))["hold"] == "concurrency"
 
 
 async def test_a_replay_waits_for_no_other_run(store: RunStore) -> None:
     [first, second] = await accept_runs(store, "1", "2")
     await finish_run(store, await claim_run(store, first), RunState.PARKED)
-    await store.order.let_next_go("acme/doc", woken=True)
+    await store.order.release_next("acme/doc", sends_wakeup=True)
 
     changed = await replay(store, RecordedWakeups(), first, by="me")
 
@@ -211,7 +211,7 @@ async def test_a_given_sequence_beats_acceptance_time_and_priority(
         [head] = await heads(store)
         order.append(head)
         await finish_run(store, await claim_run(store, head))
-        await store.order.let_next_go("acme/doc", woken=True)
+        await store.order.release_next("acme/doc", sends_wakeup=True)
 
     assert order == [run_ids[event] for event in ("1", "3", "2", "4")]
 
@@ -236,7 +236,7 @@ async def test_no_run_that_arrives_as_the_head_leaves_is_left_behind(store: RunS
             for head in await heads(store):
                 await finish_run(store, await claim_run(store, head))
                 done.append(head)
-                await store.order.let_next_go("acme/doc", woken=True)
+                await store.order.release_next("acme/doc", sends_wakeup=True)
             await asyncio.sleep(0)
 
     async def insert_some(name: str) -> list[str]:
@@ -269,7 +269,7 @@ async def test_the_next_run_is_released_whenever_its_head_ends_during_an_insert(
             newest = (await store.insert(request(f"{moment} last", key=key))).run_id
             await head.reach_moment()
         if dies:
-            await Orders(store, RecordedWakeups()).run_pass(Counter())
+            await OrderReleases(store, RecordedWakeups()).run_pass(Counter())
 
         assert (await run_of(store, first))["state"] == "succeeded"
         assert await store.order.head_of(f"acme/{key}") == [*others, newest][0]
@@ -289,7 +289,7 @@ class HeadEndsAt:
         if self.passed == self._moment + 1:
             await finish_run(self._store, self._claim)
             if not self._dies:
-                await self._store.order.let_next_go(self._claim.document["order_head"], woken=True)
+                await self._store.order.release_next(self._claim.document["order_head"], sends_wakeup=True)
 
     def wrap_step(self, do: Any) -> Any:
         async def done(*args: Any, **more: Any) -> Any:
@@ -329,7 +329,7 @@ async def test_very_many_unreleased_runs_are_released_in_bounded_parts(
 ) -> None:
     monkeypatch.setattr("workers.reconciling.orders.MOST_LET_GO", 2)
     await store.runs.insert_many([_document(f"doc {number}", as_held, "1") for number in range(5)])
-    orders, let_go = Orders(store, RecordedWakeups()), []
+    orders, let_go = OrderReleases(store, RecordedWakeups()), []
 
     for _ in range(4):
         counts: Counter[str] = Counter()
@@ -357,7 +357,7 @@ async def test_a_hundred_thousand_keys_are_looked_through_in_bounded_parts(
     await store.runs.insert_many([_document(key, as_head, "1") for key in keys if key != "doc 0123"])
     await store.runs.insert_many([_document(key, as_held, "2") for key in keys])
     await store.runs.insert_many([_document("doc 0000", as_held, f"x {number}") for number in range(200)])
-    orders, woken = Orders(store, RecordedWakeups()), []
+    orders, woken = OrderReleases(store, RecordedWakeups()), []
     await store.database.command("profile", 2)
 
     for _ in range(6):
@@ -384,7 +384,7 @@ async def test_reading_the_limits_scans_no_run_that_waits_in_order(store: RunSto
     await store.runs.insert_one({**_document("y", as_held, "3"), "held_by": "workflow:Relay"})
     await store.database.command("profile", 2)
 
-    limits = [str(limit) for limit in await HeldRuns(store).limits()]
+    limits = [str(limit) for limit in await HeldRuns(store).list_limits()]
 
     await store.database.command("profile", 0)
     assert limits == ["app:acme", "workflow:Relay"]
@@ -395,10 +395,10 @@ async def test_reading_the_limits_scans_no_run_that_waits_in_order(store: RunSto
 async def test_a_waiting_run_names_the_run_it_waits_for(store: RunStore) -> None:
     first, second = await accept_runs(store, "1", "2")
 
-    story = await story_of(store, second)
+    story = await read_run_detail(store, second)
 
     assert (story["waits_for"], story["order"]["key"], "order_head" in story) == (first, "acme/doc", False)
-    assert "waits_for" not in await story_of(store, first)
+    assert "waits_for" not in await read_run_detail(store, first)
 
 
 async def test_it_waits_for_its_time_and_for_its_turn(store: RunStore) -> None:
@@ -407,7 +407,7 @@ async def test_it_waits_for_its_time_and_for_its_turn(store: RunStore) -> None:
     [second, third] = await accept_runs(store, "2", "3", not_before=later)
     await finish_run(store, await claim_run(store, first))
 
-    let_go = await store.order.let_next_go("acme/doc", woken=True)
+    let_go = await store.order.release_next("acme/doc", sends_wakeup=True)
 
     assert let_go is not None
     assert "lane" not in let_go

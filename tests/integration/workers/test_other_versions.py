@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay, wait_until
-from workers.control.answer import answer
+from workers.control.answer import submit_answer
 from workers.control.cancelling import cancel, discard
 from workers.control.errors import RefusedError
 from workers.control.following import follow_run
 from workers.control.replaying import replay
 from workers.control.retrying import retry_now
-from workers.control.story import story_of
+from workers.control.story import read_run_detail
 from workers.reconciling.reclaim import Reclaim
 from workers.store.ended_counts import EndedRunCounter
 from workers.store.followed_runs import FollowedRuns
@@ -44,7 +44,7 @@ async def of_a_newer_version(store: RunStore) -> str:
 async def test_a_state_that_this_version_does_not_know_is_displayed(store: RunStore) -> None:
     run_id = await of_a_newer_version(store)
 
-    story = await story_of(store, run_id)
+    story = await read_run_detail(store, run_id)
     [listed] = await store.list()
     first = await anext(follow_run(store, run_id))
 
@@ -76,7 +76,7 @@ async def test_a_run_in_an_unknown_state_is_changed_by_nobody_who_does_not_know_
         with pytest.raises(RefusedError, match="compensating, which this version does not know"):
             await change
     with pytest.raises(RefusedError):
-        await answer(store, Silent(), run_id, question=1, by="Ada", message="yes")
+        await submit_answer(store, Silent(), run_id, question=1, by="Ada", message="yes")
 
     assert await store.find(run_id) == before
 

@@ -19,7 +19,7 @@ from workers.reconciling.reconciler import Reconciler
 from workers.settings import Settings
 from workers.store.due_runs import NOT_CLAIMED, NOT_LISTED
 from workers.store.expired_leases import EXPIRED_LEASE
-from workers.store.losses import MAX_LOSSES, MAX_LOSSES_ALONE, WorkerLosses
+from workers.store.losses import MAX_LOSSES, MAX_ISOLATED_LOSSES, WorkerLosses
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_batches import BATCH, RunQuery
@@ -394,16 +394,16 @@ async def test_losses_alone_count_to_five_and_a_turn_clears_them(store: RunStore
     run_id = await _insert_queued_run(store, lane="alone!acme", worker_losses=2)
     ownership, losses = MongoRunRepository(store, owner="here", lease_s=30), WorkerLosses(store)
     states = []
-    for number in range(1, MAX_LOSSES_ALONE + 1):
+    for number in range(1, MAX_ISOLATED_LOSSES + 1):
         claim = await ownership.claim_first("alone!acme")
         assert claim is not None
-        assert (claim.is_alone, claim.owner.startswith("here/alone-")) == (True, True)
-        states.append(await losses.charge(dict(claim.document), also={}, why="it died", seen_alone=True))
+        assert (claim.is_isolated, claim.owner.startswith("here/alone-")) == (True, True)
+        states.append(await losses.charge(dict(claim.document), extra_query={}, cause="it died", seen_isolated=True))
         run = await _find(store, run_id)
         assert (run["worker_losses"], run["losses_alone"]) == (2 + number, number)
         await store.runs.update_one({"_id": run_id}, {"$set": {"lane": "alone!acme", "not_before": None}})
 
-    assert states == [RunState.QUEUED] * (MAX_LOSSES_ALONE - 1) + [RunState.PARKED]
+    assert states == [RunState.QUEUED] * (MAX_ISOLATED_LOSSES - 1) + [RunState.PARKED]
     assert run["outcome"]["reason"] == "its worker was lost 7 times, 5 of them while it ran alone"
 
     other = await _insert_queued_run(store, 1, worker_losses=4, losses_alone=2)

@@ -14,9 +14,9 @@ from tests.integration.workers.test_fairness import explain_command, hold_runs, 
 from workers.fairness.admission import Admission
 from workers.fairness.caps import Caps, parse_caps
 from workers.fairness.limits.all_limits import AllLimits
-from workers.fairness.releases import MAX_RELEASED, Releases
+from workers.fairness.releases import MAX_RELEASED, LimitReleases
 from workers.settings import Settings
-from workers.store.held_runs import EACH_LIMIT, each_head
+from workers.store.held_runs import LIMITS_PIPELINE, heads_pipeline
 from workers.store.limit_name import LimitKind, LimitName, parse_limit
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, HoldKind
@@ -49,7 +49,7 @@ async def release_runs(
 
 
 async def run_release_pass(store: RunStore, caps: Caps) -> Mapping[str, int]:
-    return await Releases(store, caps, RecordedWakeups()).run_pass()
+    return await LimitReleases(store, caps, RecordedWakeups()).run_pass()
 
 
 async def test_removed_caps_hold_no_run_and_other_kinds_of_holds_stay(store: RunStore) -> None:
@@ -60,7 +60,7 @@ async def test_removed_caps_hold_no_run_and_other_kinds_of_holds_stay(store: Run
     [budget] = await hold_runs(store, "budget:acme", ["acme"], kind="budget")
     sent = RecordedWakeups()
 
-    assert await Releases(store, Caps(), sent).run_pass() == {"concurrency": 5, "rate": 4}
+    assert await LimitReleases(store, Caps(), sent).run_pass() == {"concurrency": 5, "rate": 4}
 
     assert sorted(sent.run_ids) == sorted(concurrency + rate)
     ready = {"state": "queued", "hold": None, "lane": {"$exists": True}}
@@ -74,7 +74,7 @@ async def test_removed_caps_hold_no_run_and_other_kinds_of_holds_stay(store: Run
 async def test_a_pass_is_bounded_and_the_next_goes_on_where_it_ended(store: RunStore) -> None:
     await hold_runs(store, "app:acme", ["acme"] * MAX_RELEASED)
     await hold_runs(store, "app:globex", ["globex"] * 2)
-    releases = Releases(store, Caps(), RecordedWakeups())
+    releases = LimitReleases(store, Caps(), RecordedWakeups())
 
     assert await releases.run_pass() == {"concurrency": MAX_RELEASED}
     assert await releases.run_pass() == {"concurrency": 2}
@@ -85,7 +85,7 @@ async def test_only_as_many_are_released_as_there_is_room_for_and_once(store: Ru
     await insert_runs(store, ["acme"], state="running")
     await hold_runs(store, "app:acme", ["acme"] * 9)
     await hold_runs(store, "workflow:Other", ["a", "b", "c"] * 4, workflow="Other")
-    releases = Releases(store, caps, RecordedWakeups())
+    releases = LimitReleases(store, caps, RecordedWakeups())
 
     assert await releases.run_pass() == {"concurrency": 3 + 5}
     assert await releases.run_pass() == {}  # they are on their way
@@ -144,7 +144,7 @@ async def test_a_look_at_very_many_apps_goes_on_where_the_last_one_ended(store: 
     await insert_runs(store, ["a", "b", "c"], workflow="Other", state="running")
     await hold_runs(store, "workflow:Relay", ["a", "b", "c", "d"])
     caps = parse_caps("app=1,workflow:Relay=9")
-    releases = Releases(store, caps, RecordedWakeups(), limits=AllLimits(caps, store, max_apps=2))
+    releases = LimitReleases(store, caps, RecordedWakeups(), limits=AllLimits(caps, store, max_apps=2))
 
     assert [await releases.run_pass() for _ in range(2)] == [{}, {"concurrency": 1}]
 
@@ -196,7 +196,7 @@ async def test_a_slot_is_given_once_whichever_limit_gives_it(store: RunStore) ->
     first, second = await hold_runs(store, "app:a", ["a"]), await hold_runs(store, "workflow:Relay", ["b"])
     assert await release_runs(store, "app:a", caps) == first
 
-    releases = Releases(store, parse_caps(caps), RecordedWakeups())
+    releases = LimitReleases(store, parse_caps(caps), RecordedWakeups())
 
     assert await releases.run_pass() == {}
     assert await store.runs.count_documents({"_id": second[0], "held_by": "workflow:Relay"}) == 1
@@ -300,8 +300,8 @@ async def test_with_caps_one_process_makes_its_claims_one_after_another(store: R
     """A burst that is counted all at once would find itself over the limit, and be given back as a whole."""
     door, open_door = admission(store, "app=1"), admission(store, "")
 
-    async with open_door.one_at_a_time(), open_door.one_at_a_time(), door.one_at_a_time():
-        second = asyncio.create_task(door.one_at_a_time().__aenter__())
+    async with open_door.exclusive(), open_door.exclusive(), door.exclusive():
+        second = asyncio.create_task(door.exclusive().__aenter__())
         await asyncio.sleep(0)
         assert not second.done()
     await second
@@ -331,7 +331,7 @@ async def test_a_run_that_is_given_back_leaves_its_room_to_the_next(store: RunSt
 
 async def test_a_rate_releases_only_runs_not_yet_on_their_way(store: RunStore) -> None:
     await hold_runs(store, "rate:acme", ["acme"] * 3, kind="rate")
-    releases = Releases(store, parse_caps("rate=1/m"), RecordedWakeups())
+    releases = LimitReleases(store, parse_caps("rate=1/m"), RecordedWakeups())
 
     assert await releases.run_pass() == {"rate": 1}
     assert await releases.run_pass() == {}
@@ -341,7 +341,7 @@ async def test_a_limit_without_room_keeps_no_other_from_being_looked_at(store: R
     await insert_runs(store, ["acme"], state="running")
     await hold_runs(store, "app:acme", ["acme"])
     await hold_runs(store, "app:globex", ["globex"])
-    releases = Releases(store, parse_caps("app=1"), RecordedWakeups(), max_limits=1)
+    releases = LimitReleases(store, parse_caps("app=1"), RecordedWakeups(), max_limits=1)
 
     assert [await releases.run_pass() for _ in range(2)] == [{}, {"concurrency": 1}]
 
@@ -385,7 +385,7 @@ async def test_side_by_side_a_rate_gives_no_start_twice(store: RunStore) -> None
     rates, rate = StartRates(store.database), parse_caps("rate=1/m").rates[""]
 
     assert (await asyncio.gather(*(rates.try_acquire("acme", rate) for _ in range(20)))).count(True) == 1
-    assert await rates.free({"acme": rate, "new": rate}) == {"acme": 0, "new": 1}
+    assert await rates.count_free_starts({"acme": rate, "new": rate}) == {"acme": 0, "new": 1}
 
 
 async def test_a_run_that_leaves_is_followed_by_one_of_each_of_its_limits(store: RunStore) -> None:
@@ -451,7 +451,7 @@ async def test_releasing_reads_a_key_for_each_limit_and_app_and_not_the_backlog(
     await hold_runs(store, "app:acme", ["acme"] * 500, workflow="Other")
     await hold_runs(store, "workflow:Relay", ["a", "b", "c"] * 200)
 
-    for pipeline, seeks in ((EACH_LIMIT, 3), (each_head(RELAY), 4), (each_head(ACME), 3)):
+    for pipeline, seeks in ((LIMITS_PIPELINE, 3), (heads_pipeline(RELAY), 4), (heads_pipeline(ACME), 3)):
         look = await explain_command(
             store, {"aggregate": "runs", "pipeline": pipeline, "hint": "by_limit_and_workflow", "cursor": {}}
         )

@@ -16,12 +16,12 @@ from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens
 from ops.exporter.store_snapshot import SnapshotReader
-from workers.reconciling.retention import PRUNED, Retention
+from workers.reconciling.retention import PRUNED, RunRetention
 from workers.settings import Settings
 from workers.store.ended_counts import RunLabels
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_document import run_document
-from workers.store.run_pruning import ROLLUPS, expired
+from workers.store.run_pruning import ROLLUPS, expired_query
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -51,7 +51,7 @@ async def _insert_run(store: RunStore, number: int, **changes: Any) -> str:
 
 async def _prune_all(store: RunStore, **limits: int) -> int:
     counts: Counter[str] = Counter()
-    await Retention(store, KEEP, **limits).run_pass(counts)
+    await RunRetention(store, KEEP, **limits).run_pass(counts)
     return counts[PRUNED]
 
 
@@ -120,7 +120,7 @@ async def test_a_pass_is_bounded_by_runs_and_by_turns(store: RunStore) -> None:
 async def test_it_costs_what_is_old_not_what_exists(store: RunStore) -> None:
     await gather_all(_insert_run(store, number, finished_at=NOW) for number in range(20))
 
-    plan = await store.runs.find(expired(KEEP), hint="by_end").sort("finished_at", 1).explain()
+    plan = await store.runs.find(expired_query(KEEP), hint="by_end").sort("finished_at", 1).explain()
 
     assert plan["executionStats"]["totalDocsExamined"] == 0
     assert "'SORT'" not in str(plan["queryPlanner"]["winningPlan"])
@@ -150,13 +150,13 @@ async def test_counters_hold_still_while_several_prune_and_one_is_killed(store: 
 
     async def prune() -> int:
         total = 0
-        while await store.runs.find_one(expired(KEEP), {"_id": 1}) is not None:
+        while await store.runs.find_one(expired_query(KEEP), {"_id": 1}) is not None:
             total += await _prune_all(store, batch_size=25)
         return total
 
     async def watch() -> int:
         looks = 0
-        while await store.runs.find_one(expired(KEEP), {"_id": 1}) is not None:
+        while await store.runs.find_one(expired_query(KEEP), {"_id": 1}) is not None:
             assert await _counters(store) == before
             looks += 1
         return looks

@@ -58,7 +58,7 @@ class MongoUnderTest:
         await self._store.runs.update_one({"_id": run_id}, {name: each for name, each in change.items() if each})
 
     async def release_next(self, order_key: str) -> None:
-        await self._store.order.let_next_go(order_key, woken=False)
+        await self._store.order.release_next(order_key, sends_wakeup=False)
 
     async def written(self) -> Sequence[Mapping[str, Any]]:
         found = self._store.database.client["shop"]["customers"].find({}, {"_id": 0, "plan": 1})

@@ -8,7 +8,7 @@ import pytest
 
 from accounting.infra.aio import gather_all
 from tests.integration.stage import Document
-from workers.store.matching import Matching
+from workers.store.matching import RunFilter
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
 
@@ -24,7 +24,7 @@ async def insert_run(store: RunStore, number: int) -> str:
 
 
 async def plan_of_list(store: RunStore, **filter_: Any) -> Document:
-    return await plan_of(store, lambda: store.list(Matching(**filter_), limit=LIMIT))
+    return await plan_of(store, lambda: store.list(RunFilter(**filter_), limit=LIMIT))
 
 
 async def plan_of(store: RunStore, query: Callable[[], Awaitable[Any]]) -> Document:
@@ -55,7 +55,7 @@ async def test_a_list_is_newest_first_and_of_the_app_that_was_asked_for(store: R
     await store.runs.update_many({}, {"$set": {"created_at": datetime.now(UTC)}})  # then the id says which is newer
 
     assert [run["_id"] for run in await store.list(limit=3)] == run_ids[:2:-1]
-    assert [run["_id"] for run in await store.list(Matching(app_id="acme"), limit=2)] == [run_ids[5], run_ids[3]]
+    assert [run["_id"] for run in await store.list(RunFilter(app_id="acme"), limit=2)] == [run_ids[5], run_ids[3]]
 
 
 async def of_trigger(store: RunStore, *states: str, app: str = "acme", trigger: str = "test") -> list[str]:
@@ -75,13 +75,13 @@ async def test_the_unfinished_runs_of_a_trigger_and_app_come_newest_first(store:
     newest = await store.find(run_ids[6])
     assert newest is not None
 
-    found = await store.unfinished("Digest", "test", "acme", other_than=newest["dedupe_key"], limit=2)
+    found = await store.find_unfinished("Digest", "test", "acme", other_than=newest["dedupe_key"], limit=2)
 
     assert found == [
         {"_id": run_ids[5], "state": "queued", "hold": None, "not_before": None},
         {"_id": run_ids[2], "state": "running", "hold": None, "not_before": None},
     ]
-    assert len(await store.unfinished("Digest", "test", "acme", limit=10)) == 4
+    assert len(await store.find_unfinished("Digest", "test", "acme", limit=10)) == 4
 
 
 @pytest.mark.parametrize(
@@ -101,15 +101,15 @@ async def test_failures_in_a_row_are_those_since_the_last_success(
     await of_trigger(store, *states)
     await of_trigger(store, "failed", "succeeded", app="globex")
 
-    assert await store.failures_in_a_row("Digest", "test", "acme", up_to=5) == failures
+    assert await store.count_recent_failures("Digest", "test", "acme", up_to=5) == failures
 
 
 async def test_queries_about_a_trigger_read_no_more_than_they_return(store: RunStore) -> None:
     await of_trigger(store, *["failed", "queued", "parked", "succeeded"] * 20)
 
-    failures = await plan_of(store, lambda: store.failures_in_a_row("Digest", "test", "acme", up_to=LIMIT))
+    failures = await plan_of(store, lambda: store.count_recent_failures("Digest", "test", "acme", up_to=LIMIT))
     await store.database.drop_collection("system.profile")
-    unfinished = await plan_of(store, lambda: store.unfinished("Digest", "test", "acme", limit=LIMIT))
+    unfinished = await plan_of(store, lambda: store.find_unfinished("Digest", "test", "acme", limit=LIMIT))
 
     for plan in (failures, unfinished):
         assert plan["docsExamined"] <= LIMIT

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay, wait_until
-from workers.store.losses import MAX_LOSSES_ALONE
+from workers.store.losses import MAX_ISOLATED_LOSSES
 
 pytestmark = pytest.mark.integration
 
@@ -91,7 +91,7 @@ async def test_a_process_killing_suspect_parks_after_five_and_its_worker_lives(s
 
     run = await stage.reconcile_until_end(run_id, within_s=60)
 
-    assert (run["state"], run["outcome"]["kind"], run["losses_alone"]) == ("parked", "worker_lost", MAX_LOSSES_ALONE)
+    assert (run["state"], run["outcome"]["kind"], run["losses_alone"]) == ("parked", "worker_lost", MAX_ISOLATED_LOSSES)
     assert run["outcome"]["reason"] == "its worker was lost 7 times, 5 of them while it ran alone"
     assert [(line["ended"], line["alone"]) for line in run["history"]] == [("worker_lost", True)] * 2
     how = "SIGKILL" if tool == "die" else "exit code 0"

@@ -11,7 +11,7 @@ from celery import Celery
 from tests.integration.stage import Stage
 from workers.broker.wakeups import Wakeups
 from workers.celery import celery_config
-from workers.reconciling.tickets import BrokerTickets
+from workers.reconciling.tickets import QueueDepth
 from workers.settings import Settings
 
 pytestmark = pytest.mark.integration
@@ -24,14 +24,14 @@ async def silent_redis(settings: Settings) -> AsyncIterator[Settings]:
         yield replace(settings, redis_url=f"redis://127.0.0.1:{server.getsockname()[1]}/0")
 
 
-def _unsent(settings: Settings) -> BrokerTickets:
+def _unsent(settings: Settings) -> QueueDepth:
     app = Celery("asking", set_as_current=False)
     app.conf.update(celery_config(settings))
-    return BrokerTickets(app, Wakeups(lambda _: None))
+    return QueueDepth(app, Wakeups(lambda _: None))
 
 
 async def test_what_was_sent_waits_until_it_is_taken_or_lost(stage: Stage) -> None:
-    tickets = BrokerTickets(stage.app, stage.wakeups)
+    tickets = QueueDepth(stage.app, stage.wakeups)
     assert await tickets.count_waiting() == 0
 
     for number in range(3):

@@ -65,7 +65,7 @@ class WorkerWorld:
         return self.dice.choice(found) if found else None
 
     def note_claim(self, claim: Claim) -> None:
-        limits = CAPS.limits_of(claim.document["app_id"], claim.document["workflow"])
+        limits = CAPS.caps_for(claim.document["app_id"], claim.document["workflow"])
         if (key := claim.document.get("order_head")) is not None:
             limits[LimitName(LimitKind.ORDER, key)] = 1
         if (claim.run_id, claim.token) not in self.lapsed:
@@ -119,7 +119,7 @@ class SimulatedWorker:
             on_held=lambda _: None,
             on_fenced=lambda: None,
         )
-        self.lanes = Lanes(self.ownership, self.admission, lambda: world.over, alone=UnlimitedSlots())
+        self.lanes = Lanes(self.ownership, self.admission, lambda: world.over, isolation_slots=UnlimitedSlots())
         self.frozen: list[tuple[Claim, int]] = []
 
     async def step(self) -> None:
@@ -127,7 +127,7 @@ class SimulatedWorker:
             await asyncio.sleep(0.005)
             return
         ticket: str | None = self.world.tickets.pop(self.dice.randrange(len(self.world.tickets)))
-        while ticket is not None and (claim := await self.lanes.next(ticket)) is not None:
+        while ticket is not None and (claim := await self.lanes.claim_next(ticket)) is not None:
             self.world.note_claim(claim)
             try:
                 turn = await self.work_on(claim)

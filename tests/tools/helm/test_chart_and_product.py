@@ -53,7 +53,7 @@ def test_numbers_and_flags_reach_the_settings_as_they_were_written(render: Rende
 
     assert settings.body_limit_bytes == 2097152  # and not 2.097152e+06
     assert settings.include_schema is False
-    assert settings.caps.of_app("acme") == 20
+    assert settings.caps.app_cap("acme") == 20
 
 
 def test_a_role_listens_where_its_probes_ask(render: Render) -> None:

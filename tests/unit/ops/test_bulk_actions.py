@@ -8,13 +8,13 @@ import pytest
 from ops.cli.runs import bulk_actions
 from ops.cli.runs.run_commands import REPLAY
 from ops.cli.runs.run_options import exit_on_refusal
-from workers.control.effects import Effects, WouldRepeatError, WriteEffect
+from workers.control.effects import RunEffects, WouldRepeatError, WriteEffect
 from workers.control.errors import RefusedError
-from workers.control.many import Tally
+from workers.control.many import BulkResult
 
 KEY = "o-7\x1b]0;owned\x07\x9b2J\n\u202e"
 SHOWN = r"key o-7\x1b]0;owned\x07\x9b2J\n\u202e"
-ERROR = WouldRepeatError("run_1", Effects(writes=[WriteEffect(1, "order", "shop.orders", "key", KEY)]))
+ERROR = WouldRepeatError("run_1", RunEffects(writes=[WriteEffect(1, "order", "shop.orders", "key", KEY)]))
 
 
 def refuse_named_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +26,7 @@ def refuse_named_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refuse_many_runs(_monkeypatch: pytest.MonkeyPatch) -> None:
-    tally = Tally()
+    tally = BulkResult()
     tally.add(("run_1", str(ERROR)))
     bulk_actions._print_tally(REPLAY, tally, as_json=False)
 

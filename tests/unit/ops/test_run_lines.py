@@ -8,7 +8,7 @@ import pytest
 from ops.cli.runs.event_lines import event_line
 from ops.presenters.run_lines import describe_state, next_steps, run_lines
 from ops.presenters.times import format_duration
-from workers.control.happenings import Happening, Told, happenings
+from workers.control.happenings import RunEvent, EventCursor, events_since
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 FAILED = {"where": "after_chat life.py:end", "type": "KeyError", "message": "'x'", "traceback": "", "agent": None}
@@ -247,7 +247,7 @@ RUN |= {"claimed_at": AT, "history": [owner(1, 1, "worker_lost"), owner(2, 2, "s
 def test_events_between_two_looks_are_shown_in_order() -> None:
     turns = [TURN, {**TURN, "number": 2}]
 
-    found = list(happenings(Told(), RUN, turns))
+    found = list(events_since(EventCursor(), RUN, turns))
     lines = [event_line(each, is_single_run=True).plain for each in found]
 
     events = ["accepted", "claimed", "turn", "let_go", "claimed", "turn", "ended"]
@@ -261,7 +261,7 @@ def test_events_between_two_looks_are_shown_in_order() -> None:
 def test_a_past_wait_for_a_person_is_shown_though_it_goes_on() -> None:
     asked = {"state": "queued", "finished_at": None, "history": [owner(1, 0, "needs_human", "approve asks")]}
 
-    found = list(happenings(Told(), {**RUN, **asked, "turn": 0}, []))
+    found = list(events_since(EventCursor(), {**RUN, **asked, "turn": 0}, []))
 
     assert [each.event for each in found] == ["accepted", "claimed", "let_go"]
     assert event_line(found[-1], is_single_run=True).plain == "03:04:10  needs human after turn 0: approve asks"
@@ -270,24 +270,32 @@ def test_a_past_wait_for_a_person_is_shown_though_it_goes_on() -> None:
 @pytest.mark.parametrize(
     ("before", "changes", "events"),
     [
-        (Told(accepted=True, claimed=1, state="queued"), {"state": "queued", "hold": "rate"}, ["held"]),
-        (Told(accepted=True, claimed=1, state="queued", hold="rate"), {"state": "queued", "hold": "rate"}, []),
-        (Told(accepted=True, claimed=1, state="needs_human"), {"state": "queued"}, ["answered"]),
-        (Told(accepted=True, claimed=1, state="queued"), {"state": "queued", "not_before": AT}, ["due"]),
+        (EventCursor(is_accepted=True, claimed_token=1, state="queued"), {"state": "queued", "hold": "rate"}, ["held"]),
         (
-            Told(accepted=True, claimed=1, state="parked"),
+            EventCursor(is_accepted=True, claimed_token=1, state="queued", hold="rate"),
+            {"state": "queued", "hold": "rate"},
+            [],
+        ),
+        (EventCursor(is_accepted=True, claimed_token=1, state="needs_human"), {"state": "queued"}, ["answered"]),
+        (
+            EventCursor(is_accepted=True, claimed_token=1, state="queued"),
+            {"state": "queued", "not_before": AT},
+            ["due"],
+        ),
+        (
+            EventCursor(is_accepted=True, claimed_token=1, state="parked"),
             {"state": "cancelled", "resolved": {"at": AT, "by": "ann", "how": "discarded"}},
             ["resolved", "ended"],
         ),
         (
-            Told(accepted=True, claimed=1, state="running"),
+            EventCursor(is_accepted=True, claimed_token=1, state="running"),
             {"state": "running", "cancel_requested": {"at": AT, "by": "ann"}},
             ["cancel_requested"],
         ),
     ],
 )
-def test_only_new_events_are_shown(before: Told, changes: dict[str, Any], events: list[str]) -> None:
-    found = list(happenings(before, {**RUN, "history": [], **changes}, []))
+def test_only_new_events_are_shown(before: EventCursor, changes: dict[str, Any], events: list[str]) -> None:
+    found = list(events_since(before, {**RUN, "history": [], **changes}, []))
 
     assert [each.event for each in found] == events
     assert all(event_line(each, is_single_run=False).plain for each in found)
@@ -316,7 +324,7 @@ def test_a_list_shows_why_a_run_may_not_start_yet(run: dict[str, Any], expected:
 
 
 def test_a_run_that_waits_for_its_turn_is_followed_as_such() -> None:
-    held = Happening("held", None, "run_1", "acme", "Relay", {"hold": "concurrency", "held_by": "order:acme/doc"})
+    held = RunEvent("held", None, "run_1", "acme", "Relay", {"hold": "concurrency", "held_by": "order:acme/doc"})
 
     assert event_line(held, is_single_run=True).plain.strip() == "waits for its turn in acme/doc"
 
@@ -330,7 +338,7 @@ def test_a_run_that_waits_for_a_person_is_no_red_error(state: str, style: str) -
     question = {"kind": "tool", "number": 1, "turn": 1, "text": "pay waits for a person", "tool": "Refund"}
     outcome = {"kind": "needs_human", "reason": "pay waits for a person", "error": error}
 
-    ended = event_line(Happening("ended", None, "run_1", "acme", "Relay", facts), is_single_run=True)
+    ended = event_line(RunEvent("ended", None, "run_1", "acme", "Relay", facts), is_single_run=True)
     lines = [*run_lines({**STORY, "state": "needs_human", "outcome": outcome, "questions": [question]})]
 
     assert ended.spans[-1].style == style

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from workers.store.losses import MAX_LOSSES, MAX_LOSSES_ALONE, target_of
+from workers.store.losses import MAX_LOSSES, MAX_ISOLATED_LOSSES, target_of
 from workers.store.run import RunState
 
 
@@ -12,11 +12,11 @@ from workers.store.run import RunState
     ("losses", "alone", "asked", "state"),
     [
         (1, 0, None, RunState.QUEUED),
-        (MAX_LOSSES_ALONE, MAX_LOSSES_ALONE - 1, None, RunState.QUEUED),
-        (MAX_LOSSES_ALONE, MAX_LOSSES_ALONE, None, RunState.PARKED),
+        (MAX_ISOLATED_LOSSES, MAX_ISOLATED_LOSSES - 1, None, RunState.QUEUED),
+        (MAX_ISOLATED_LOSSES, MAX_ISOLATED_LOSSES, None, RunState.PARKED),
         (MAX_LOSSES - 1, 0, None, RunState.QUEUED),
         (MAX_LOSSES, 0, None, RunState.PARKED),
-        (MAX_LOSSES, MAX_LOSSES_ALONE, {"by": "ada"}, RunState.CANCELLED),
+        (MAX_LOSSES, MAX_ISOLATED_LOSSES, {"by": "ada"}, RunState.CANCELLED),
     ],
 )
 def test_losses_alone_and_very_many_park_a_run(losses: int, alone: int, asked: Any, state: RunState) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import workers
 from accounting.ledger.rows import COLLECTION
-from workers.store.own_collections import OWN_COLLECTIONS, refusal
+from workers.store.own_collections import OWN_COLLECTIONS, refusal_reason
 
 SOURCES = Path(workers.__file__).parent.parent
 
@@ -35,9 +35,11 @@ def test_every_collection_that_the_product_opens_is_listed() -> None:
     ],
 )
 def test_a_reserved_collection_names_its_owner(database: str, collection: str, owner: str) -> None:
-    assert refusal(database, collection, own_database="unattended") == f"{database}.{collection} belongs to {owner}"
+    assert (
+        refusal_reason(database, collection, own_database="unattended") == f"{database}.{collection} belongs to {owner}"
+    )
 
 
 @pytest.mark.parametrize(("database", "collection"), [("shop", "runs"), ("unattended", "orders")])
 def test_all_else_is_open(database: str, collection: str) -> None:
-    assert refusal(database, collection, own_database="unattended") is None
+    assert refusal_reason(database, collection, own_database="unattended") is None

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from workers.steps.retry_policy import (
     FIRST_DELAY_S,
-    LONGEST_DELAY_S,
-    LONGEST_RETRY_AFTER_S,
+    MAX_DELAY_S,
+    MAX_RETRY_AFTER_S,
     Finish,
     Requeue,
     backoff,
     decide,
 )
 from workers.store.run import AT_REST, TERMINAL, UNFINISHED, Hold, HoldKind, RunState
-from workers.store.transitions import ALLOWED, sources_of
+from workers.store.transitions import ALLOWED, source_states
 from workflows.outcome import Outcome, OutcomeKind
 
 PATTERNS = ("DefaultPattern", "Pipeline", "ag2_network")
@@ -102,15 +102,15 @@ def test_a_delay_is_bounded_and_never_less_than_the_server_asked_for(
 ) -> None:
     delay = backoff(attempt, random=lambda: chance, retry_after_s=asked).total_seconds()
 
-    assert 0 <= delay <= LONGEST_DELAY_S + LONGEST_RETRY_AFTER_S
-    assert delay >= min(asked or 0.0, LONGEST_RETRY_AFTER_S) - 1e-6
+    assert 0 <= delay <= MAX_DELAY_S + MAX_RETRY_AFTER_S
+    assert delay >= min(asked or 0.0, MAX_RETRY_AFTER_S) - 1e-6
 
 
 @given(attempts)
 def test_the_ceiling_grows_with_each_attempt_to_its_bound(attempt: int) -> None:
     ceilings = [backoff(attempt + more, random=lambda: 1.0).total_seconds() for more in (0, 1)]
 
-    assert FIRST_DELAY_S <= ceilings[0] <= ceilings[1] <= LONGEST_DELAY_S
+    assert FIRST_DELAY_S <= ceilings[0] <= ceilings[1] <= MAX_DELAY_S
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_every_decision_is_a_way_out_of_running() -> None:
     targets = {each.state if isinstance(each, Finish) else RunState.QUEUED for each in decisions}
 
     assert targets <= ALLOWED[RunState.RUNNING]
-    assert all(RunState.RUNNING.value in sources_of(target) for target in targets)
+    assert all(RunState.RUNNING.value in source_states(target) for target in targets)
 
 
 def test_every_state_is_reached_from_queued_and_reaches_an_end() -> None:
@@ -160,5 +160,5 @@ def reachable_states(start: RunState) -> set[RunState]:
 
 
 def test_sources_name_the_states_a_write_may_start_from() -> None:
-    assert sources_of(RunState.RUNNING) == ["queued"]
-    assert set(sources_of(RunState.CANCELLED)) == {"queued", "running", "needs_human", "parked"}
+    assert source_states(RunState.RUNNING) == ["queued"]
+    assert set(source_states(RunState.CANCELLED)) == {"queued", "running", "needs_human", "parked"}

@@ -7,7 +7,7 @@ import pytest
 from ulid import ULID
 
 from workers.steps.turn_record import turn_document
-from workers.store.ordering import as_head, as_held, awaited_order_of, order_key_of
+from workers.store.ordering import as_head, as_held, awaited_order_key, order_key_of
 from workers.store.run import RunRequest, TriggerEvent, new_run_id
 from workers.store.run_document import as_json, key_of_app, run_document
 from workers.store.storable import NotStorableError
@@ -72,8 +72,8 @@ def test_a_run_is_placed_anew_whatever_it_was_before() -> None:
 def test_only_a_run_that_waits_for_its_turn_waits_for_its_order() -> None:
     run = document(order_key="k")
 
-    assert [awaited_order_of(each) for each in (as_head(run), as_held(run))] == [None, "acme/k"]
-    assert awaited_order_of({**as_head(run), "hold": "concurrency", "held_by": "app:acme"}) is None
+    assert [awaited_order_key(each) for each in (as_head(run), as_held(run))] == [None, "acme/k"]
+    assert awaited_order_key({**as_head(run), "hold": "concurrency", "held_by": "app:acme"}) is None
     assert (order_key_of(run), order_key_of(document())) == ("acme/k", None)
 
 

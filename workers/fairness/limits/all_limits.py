@@ -58,7 +58,7 @@ class AllLimits:
     async def release_after(self, claim: Claim) -> AsyncIterator[str]:
         """Releases one run of each cap under which this one ran, and the next one of its order."""
         app_id, workflow = claim.document["app_id"], claim.document["workflow"]
-        for limit in self._caps.limits_of(app_id, workflow):
+        for limit in self._caps.caps_for(app_id, workflow):
             if await self._held.has_waiters(limit) and await self.has_room(limit):
                 for run_id in (await self.release(limit, count=1, after=app_id)).run_ids:
                     yield run_id
@@ -68,7 +68,7 @@ class AllLimits:
                 yield run_id
 
     def _limits_of(self, head: Head) -> list[LimitName]:
-        limits = list(self._caps.limits_of(head.app_id, head.workflow))
-        if self._caps.rate_of(head.app_id) and not head.has_started:
+        limits = list(self._caps.caps_for(head.app_id, head.workflow))
+        if self._caps.rate_for(head.app_id) and not head.has_started:
             limits.append(LimitName(LimitKind.RATE, head.app_id))
         return limits

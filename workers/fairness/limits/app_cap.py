@@ -15,12 +15,12 @@ class AppCap:
         self._policy = policy
 
     async def has_room(self, limit: LimitName) -> int:
-        cap = self._caps.of_app(limit.name)
-        return UNLIMITED if cap is None else max(cap - await self._held.taken(limit, up_to=cap), 0)
+        cap = self._caps.app_cap(limit.name)
+        return UNLIMITED if cap is None else max(cap - await self._held.count_taken(limit, up_to=cap), 0)
 
     async def admit(self, claim: Claim) -> Hold | None:
         limit = LimitName(LimitKind.APP, claim.document["app_id"])
-        return await hold_over_cap(self._held, limit, self._caps.of_app(limit.name))
+        return await hold_over_cap(self._held, limit, self._caps.app_cap(limit.name))
 
     async def release(self, limit: LimitName, *, count: int, after: str = "") -> Released:
         return await self._policy.release_most_urgent(limit, count=count, after=after)
@@ -28,6 +28,6 @@ class AppCap:
 
 async def hold_over_cap(held: HeldRuns, limit: LimitName, cap: int | None) -> Hold | None:
     """Counts released runs, too: a run that just came does not take the place for which another was released."""
-    if cap is None or await held.taken(limit, up_to=cap + 1) <= cap:
+    if cap is None or await held.count_taken(limit, up_to=cap + 1) <= cap:
         return None
     return Hold(limit.hold_kind, str(limit))

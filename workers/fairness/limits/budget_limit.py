@@ -12,7 +12,7 @@ from accounting.budgets.effective_budgets import EffectiveBudget, effective_budg
 from accounting.budgets.service import BudgetService
 from accounting.budgets.window_store import WindowStore
 from workers.fairness.limits.limit import UNLIMITED, Refused, Released, is_first_start
-from workers.fairness.release_policy import round_from
+from workers.fairness.release_policy import rotate_after
 from workers.store.held_runs import HeldRuns
 from workers.store.limit_name import LimitKind, LimitName
 from workers.store.run import Claim, Hold, HoldKind
@@ -76,7 +76,7 @@ class BudgetLimit:
     async def release(self, limit: LimitName, *, count: int, after: str = "") -> Released:
         if not self._is_for_each_app(limit):
             return Released(await self._release(limit, None, count), after)
-        apps = round_from(await self._held.apps_of(limit), after)[:MAX_APPS]
+        apps = rotate_after(await self._held.apps_of(limit), after)[:MAX_APPS]
         ids = {each.budget.id for each in self._known.values()}
         run_ids: list[str] = []
         for each in await self._with_room([effective_budget(self._known[limit], app_id, ids) for app_id in apps]):

@@ -5,12 +5,12 @@ A run is placed behind the others when it is inserted (`workers.store.ordering`)
 
 from workers.fairness.limits.limit import Released
 from workers.store.limit_name import LimitName
-from workers.store.ordering import Order
+from workers.store.ordering import RunOrder
 from workers.store.run import Claim
 
 
 class OrderTurn:
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: RunOrder) -> None:
         self._order = order
 
     async def has_room(self, limit: LimitName) -> int:
@@ -22,5 +22,5 @@ class OrderTurn:
     async def release(self, limit: LimitName, *, count: int = 1, after: str = "") -> Released:
         """Nothing while a run has the turn: it waits for its next attempt, say; or where the next is not due yet."""
         del count, after
-        head = await self._order.let_next_go(limit.name, woken=True)
+        head = await self._order.release_next(limit.name, sends_wakeup=True)
         return Released([head["_id"]] if head is not None and "lane" in head else ())

@@ -17,15 +17,15 @@ class StartRate:
         self._policy = policy
 
     async def has_room(self, limit: LimitName) -> int:
-        rate = self._caps.rate_of(limit.name)
+        rate = self._caps.rate_for(limit.name)
         if rate is None:
             return UNLIMITED
-        starts = (await self._rates.free({limit.name: rate}))[limit.name]
+        starts = (await self._rates.count_free_starts({limit.name: rate}))[limit.name]
         return max(starts - await self._held.released(limit, up_to=starts), 0) if starts else 0
 
     async def admit(self, claim: Claim) -> Hold | None:
         run = claim.document
-        limit, rate = LimitName(LimitKind.RATE, run["app_id"]), self._caps.rate_of(run["app_id"])
+        limit, rate = LimitName(LimitKind.RATE, run["app_id"]), self._caps.rate_for(run["app_id"])
         if rate is None or not is_first_start(run):
             return None
         head = Head(run["app_id"], run["workflow"], claim.run_id, run["priority"])

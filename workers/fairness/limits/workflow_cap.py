@@ -16,12 +16,12 @@ class WorkflowCap:
         self._policy = policy
 
     async def has_room(self, limit: LimitName) -> int:
-        cap = self._caps.of_workflow(limit.name)
-        return UNLIMITED if cap is None else max(cap - await self._held.taken(limit, up_to=cap), 0)
+        cap = self._caps.workflow_cap(limit.name)
+        return UNLIMITED if cap is None else max(cap - await self._held.count_taken(limit, up_to=cap), 0)
 
     async def admit(self, claim: Claim) -> Hold | None:
         limit = LimitName(LimitKind.WORKFLOW, claim.document["workflow"])
-        return await hold_over_cap(self._held, limit, self._caps.of_workflow(limit.name))
+        return await hold_over_cap(self._held, limit, self._caps.workflow_cap(limit.name))
 
     async def release(self, limit: LimitName, *, count: int, after: str = "") -> Released:
         return await self._policy.release_round_robin(limit, count=count, after=after)

@@ -152,8 +152,8 @@ async def test_a_ticket_goes_on_with_the_next_lane_when_its_run_is_held() -> Non
     second = (await gate.store.insert(request("2", app_id="globex"))).run_id
     lanes = Lanes(gate.repository, gate.admission, lambda: False)
 
-    claim = await lanes.next(first)
+    claim = await lanes.claim_next(first)
 
     assert claim is not None
     assert claim.run_id == second
-    assert await lanes.next(first) is None
+    assert await lanes.claim_next(first) is None

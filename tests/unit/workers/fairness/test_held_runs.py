@@ -33,7 +33,7 @@ class StartingMeanwhile(HeldRuns):
 
 @pytest.mark.parametrize("limit", [LimitName(LimitKind.APP, "acme"), LimitName(LimitKind.WORKFLOW, "Digest")], ids=str)
 async def test_a_run_that_starts_between_the_counts_is_never_missed(limit: LimitName) -> None:
-    assert await StartingMeanwhile().taken(limit, up_to=10) >= 1
+    assert await StartingMeanwhile().count_taken(limit, up_to=10) >= 1
 
 
 def test_urgent_runs_go_first_and_of_those_the_oldest() -> None:

@@ -6,25 +6,30 @@ from typing import Any, cast
 
 import pytest
 
-from workers.fairness.lanes import MOST_LOOKS, Lanes, LaneSnapshot
+from workers.fairness.lanes import MAX_REFRESHES, Lanes, LaneSnapshot
 from workers.store.run import Claim
 
 
 def test_turns_go_round_in_order_of_names() -> None:
     look = LaneSnapshot({"b": 5, "": 5, "a": 9}, began=0)
 
-    assert (look.after(""), look.after("a"), look.after("b"), look.after("zz")) == ("a", "b", "", "")
+    assert (look.lane_after(""), look.lane_after("a"), look.lane_after("b"), look.lane_after("zz")) == (
+        "a",
+        "b",
+        "",
+        "",
+    )
     assert (look.urgency_of("a"), look.urgency_of("gone")) == (9, 0)
 
 
 def test_a_lane_that_is_forgotten_is_skipped() -> None:
     look = LaneSnapshot({"a": 5, "b": 5}, began=0)
 
-    look.forget("a")
-    look.forget("a")
-    look.forget("other")
+    look.remove("a")
+    look.remove("a")
+    look.remove("other")
 
-    assert (look.after(""), look.after("b"), len(look)) == ("b", "b", 1)
+    assert (look.lane_after(""), look.lane_after("b"), len(look)) == ("b", "b", 1)
 
 
 class _Store:
@@ -57,25 +62,25 @@ def lanes_on(store: _Store) -> Lanes:
 
 
 async def test_a_ticket_of_a_taken_run_starts_the_run_of_the_takers_ticket() -> None:
-    claim = await lanes_on(_Store({"b": "theirs"})).next("mine")
+    claim = await lanes_on(_Store({"b": "theirs"})).claim_next("mine")
 
     assert claim is not None
     assert claim.run_id == "theirs"
 
 
 async def test_a_ticket_is_thrown_away_when_nothing_is_ready() -> None:
-    assert await lanes_on(_Store({})).next("mine") is None
+    assert await lanes_on(_Store({})).claim_next("mine") is None
 
 
 async def test_a_look_before_a_ticket_came_proves_nothing_about_its_run() -> None:
     store = _Store()
     lanes = lanes_on(store)
-    assert await lanes.next("mine") is not None
-    assert await lanes.next("late") is None
+    assert await lanes.claim_next("mine") is not None
+    assert await lanes.claim_next("late") is None
 
     store.ready = {"a": "next"}  # accepted after that look, which is young enough to be used again
 
-    claim = await lanes.next("next")
+    claim = await lanes.claim_next("next")
     assert claim is not None
     assert claim.run_id == "next"
 
@@ -94,19 +99,19 @@ class _StoreSlowOnce(_Store):
 async def test_after_a_look_that_took_long_another_apps_run_still_gets_its_turn() -> None:
     store = _StoreSlowOnce()
     lanes = Lanes(cast("Any", store), cast("Any", _AdmitAll()), lambda: False, clock=lambda: store.now)
-    assert await lanes.next("mine") is not None
+    assert await lanes.claim_next("mine") is not None
 
     store.ready, store.now = {"a": "one of thousands", "b": "the only one"}, store.now + 2
 
-    claim = await lanes.next("one of thousands")
+    claim = await lanes.claim_next("one of thousands")
     assert claim is not None
     assert claim.run_id == "the only one"
 
 
 async def test_a_lane_that_cannot_be_claimed_is_given_up() -> None:
-    stuck = [{"b": "stuck"}, {"a": "stuck"}] * MOST_LOOKS
+    stuck = [{"b": "stuck"}, {"a": "stuck"}] * MAX_REFRESHES
 
-    assert await lanes_on(_Store(*stuck)).next("mine") is None
+    assert await lanes_on(_Store(*stuck)).claim_next("mine") is None
 
 
 class _Slots:
@@ -133,9 +138,9 @@ class _AdmitNone(_AdmitAll):
 async def test_a_suspect_is_seen_only_while_there_is_a_slot_for_it(free: int, found: str | None) -> None:
     store, places = _Store({"alone!a": "mine"}), _Slots(free)
     store.ready = {"alone!a": "mine"}
-    lanes = Lanes(cast("Any", store), cast("Any", _AdmitAll()), lambda: False, alone=places)
+    lanes = Lanes(cast("Any", store), cast("Any", _AdmitAll()), lambda: False, isolation_slots=places)
 
-    claim = await lanes.next("ticket")
+    claim = await lanes.claim_next("ticket")
 
     assert (claim and claim.run_id) == found
     assert places.free == 0
@@ -151,10 +156,10 @@ async def test_a_slot_that_was_reserved_in_vain_is_free_again(admission: _AdmitA
         claims_alone,
         cast("Any", admission or _AdmitAll()),
         lambda: True,
-        alone=places,
+        isolation_slots=places,
     )
 
-    assert await lanes.next("ticket") is None
+    assert await lanes.claim_next("ticket") is None
 
     assert places.free == 1
 

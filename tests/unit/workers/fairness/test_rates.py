@@ -3,7 +3,7 @@
 import pytest
 
 from workers.store.rate import Rate
-from workers.store.start_rates import starts_free
+from workers.store.start_rates import free_starts
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,8 @@ from workers.store.start_rates import starts_free
     ],
 )
 def test_one_start_may_come_a_second_early(rate: Rate, ahead_s: float, free: int) -> None:
-    assert starts_free(ahead_s, rate) == free
+    assert free_starts(ahead_s, rate) == free
 
 
 def test_an_older_slower_rate_delays_no_run() -> None:
-    assert starts_free(3600, Rate(10, 1)) == starts_free(1.1, Rate(10, 1)) == 0
+    assert free_starts(3600, Rate(10, 1)) == free_starts(1.1, Rate(10, 1)) == 0

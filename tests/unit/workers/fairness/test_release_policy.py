@@ -1,7 +1,7 @@
 """How many go on is dealt out evenly, in order, round and round, and nobody gets more than there is room for."""
 
 from accounting.budgets.service import HELD_BY_PREFIX
-from workers.fairness.release_policy import deal, round_from
+from workers.fairness.release_policy import deal, rotate_after
 from workers.fairness.releases import RELEASED_HERE
 from workers.store.limit_name import LimitKind, LimitName, parse_limit
 from workers.store.run import HoldKind
@@ -17,8 +17,8 @@ def test_most_are_dealt_out_evenly_to_those_with_room() -> None:
 
 
 def test_the_round_begins_with_the_one_after_the_last() -> None:
-    assert round_from(["c", "a", "d"], "b") == ["c", "d", "a"]
-    assert round_from(["", "a"], "") == ["a", ""]
+    assert rotate_after(["c", "a", "d"], "b") == ["c", "d", "a"]
+    assert rotate_after(["", "a"], "") == ["a", ""]
 
 
 def test_a_limit_is_read_from_the_name_that_its_runs_have() -> None:

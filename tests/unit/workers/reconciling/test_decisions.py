@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from workers.reconciling.metrics import ReconcileMetrics
 from workers.reconciling.republish import reason_of
-from workers.store.run_pruning import additions, within_turns
+from workers.store.run_pruning import rollup_updates, take_within_turns
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,11 @@ def test_why_a_run_needs_a_wakeup(run: dict[str, Any], reason: str) -> None:
     [([], 0), ([0, 0, 0], 3), ([4, 4, 4], 2), ([10, 1], 1), ([11, 1], 1), ([999], 1)],
 )
 def test_a_transaction_takes_whole_runs_up_to_so_many_turns(turns: list[int], taken: int) -> None:
-    assert len(within_turns([{"turn": each} for each in turns], max_turns=10)) == taken
+    assert len(take_within_turns([{"turn": each} for each in turns], max_turns=10)) == taken
 
 
 def test_a_run_of_an_older_version_may_not_know_its_turns() -> None:
-    assert len(within_turns([{}, {}])) == 2
+    assert len(take_within_turns([{}, {}])) == 2
 
 
 def test_runs_are_added_up_by_what_the_counter_shows() -> None:
@@ -44,7 +44,7 @@ def test_runs_are_added_up_by_what_the_counter_shows() -> None:
         outcome = None if kind is None else {"kind": kind}
         return {"app_id": app, "workflow": "W", "trigger": {"type": "api"}, "outcome": outcome}
 
-    operations = additions([run("a", "completed"), run("a", "completed"), run("b", "timeout"), run("b", None)])
+    operations = rollup_updates([run("a", "completed"), run("a", "completed"), run("b", "timeout"), run("b", None)])
 
     assert [(each._filter["_id"], each._doc) for each in operations] == [
         ({"app": "a", "workflow": "W", "trigger": "api", "outcome": "completed"}, {"$inc": {"count": 2}}),
@@ -58,7 +58,7 @@ def test_stranded_runs_are_added_up_apart() -> None:
     plain = {"app_id": "a", "workflow": "W", "trigger": {"type": "api"}, "outcome": {"kind": "no_transition"}}
     stranded = {**plain, "outcome": {"kind": "no_transition", "stranded": True}}
 
-    operations = additions([plain, stranded, stranded])
+    operations = rollup_updates([plain, stranded, stranded])
 
     key = {"app": "a", "workflow": "W", "trigger": "api", "outcome": "no_transition"}
     assert [(each._filter["_id"], each._doc) for each in operations] == [
