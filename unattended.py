@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workers.local_run.run import run_package, run_package_async
+    from workers.local_run.run_package import run_package, run_package_async
 
 __all__ = ["main", "run_package", "run_package_async"]
 
@@ -37,9 +37,9 @@ def __getattr__(name: str) -> Any:
     if name not in ("run_package", "run_package_async"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     bind_packages()
-    from workers.local_run import run
+    from workers.local_run import run_package as module
 
-    return getattr(run, name)
+    return getattr(module, name)
 
 
 def main() -> None:

@@ -22,8 +22,8 @@ from ops.presenters.times import format_duration
 from triggers.api.paging import Paging
 from triggers.api.run_queries import find_newest_runs
 from triggers.control.trigger_listing import TriggerFilter
-from workers.store.matching import RunFilter
 from workers.store.run import HoldKind, RunState
+from workers.store.run_filter import RunFilter
 from workers.store.run_listing import RunListing
 from workers.store.run_store import RunStore
 

@@ -13,9 +13,9 @@ from ops.presenters.run_lines import describe_state
 from ops.presenters.times import format_duration
 from triggers.api.paging import make_cursor, page_url, parse_paging
 from triggers.api.run_queries import find_newest_runs, run_position
-from workers.control.naming import resolve_run_id
-from workers.store.matching import RunFilter
+from workers.control.run_ids import resolve_run_id
 from workers.store.run import HoldKind, RunState
+from workers.store.run_filter import RunFilter
 from workflows.outcome import OutcomeKind
 from workflows.package.trigger_specs.trigger_spec import TRIGGER_TYPES
 

@@ -16,7 +16,7 @@ from ops.console.question_forms import question_views
 from ops.console.run_timeline import owner_views
 from ops.console.visitor import Visitor
 from ops.presenters.run_lines import run_facts, state_facts
-from workers.control.story import read_run_detail
+from workers.control.run_detail import read_run_detail
 from workers.store.run import RunState
 
 MAX_TURNS = 300

@@ -30,8 +30,8 @@ from ops.free_ports import find_free_address
 from ops.processes.role_processes import role_children
 from ops.processes.supervisor import Supervisor
 from workers.settings import Settings, load_settings
-from workers.store.matching import RunFilter
 from workers.store.run import AT_REST, TERMINAL, RunState
+from workers.store.run_filter import RunFilter
 from workers.store.run_store import RunStore, connect
 
 TIMEOUT_S = 120.0

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from tests.integration.stage import Stage, relay
-from workers.control.cancelling import cancel
+from workers.control.run_cancellation import cancel
 
 pytestmark = pytest.mark.chaos
 

@@ -8,7 +8,7 @@ import pytest
 from tests.chaos.lengths import add_summary_line, by_length
 from tests.chaos.squad import squad
 from tests.integration.stage import ENDED, Stage, relay, wait_until
-from workers.store.losses import MAX_ISOLATED_LOSSES
+from workers.store.worker_losses import MAX_ISOLATED_LOSSES
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=180, long=2400))]
 

@@ -15,7 +15,7 @@ from triggers.change_stream.stream_metrics import StreamMetrics
 from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.schedule.schedule_metrics import ScheduleMetrics
 from workers.process.worker_metrics import WorkerMetrics
-from workers.reconciling.metrics import ReconcileMetrics
+from workers.reconciler.reconcile_metrics import ReconcileMetrics
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "docs" / "metrics.md"

@@ -17,8 +17,8 @@ from workers.store.memory_repository import MemoryRunRepository
 from workers.store.memory_runs import MemoryRuns
 from workers.store.repository import RunRepository
 from workers.store.run import (
-    ISOLATED_LANE_PREFIX,
     AT_REST,
+    ISOLATED_LANE_PREFIX,
     RUN_FORMAT,
     Accepted,
     Claim,

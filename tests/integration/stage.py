@@ -18,11 +18,11 @@ from ulid import ULID
 from ops.processes.supervisor import role_command
 from tests.integration.role_forks import FORKS
 from tests.quick_yaml import dumped
+from workers.broker.queue_depth import QueueDepth
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import celery_config
-from workers.reconciling.metrics import ReconcileMetrics
-from workers.reconciling.reconciler import Reconciler
-from workers.reconciling.tickets import QueueDepth
+from workers.reconciler.reconcile_metrics import ReconcileMetrics
+from workers.reconciler.reconciler import Reconciler
 from workers.setting_values import Address
 from workers.settings import Settings, as_environment
 from workers.store.run import Accepted, RunRequest, TriggerEvent

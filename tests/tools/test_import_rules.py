@@ -113,7 +113,7 @@ def test_only_what_works_on_runs_loads_ag2_or_the_tasks_of_celery() -> None:
         "triggers.schedule.scheduler_role",
         "triggers.change_stream.watcher_role",
         "triggers.gateway.gateway_role",
-        "workers.reconciling.reconciler",
+        "workers.reconciler.reconciler",
         "ops.exporter.exporter_role",
     )
     unwanted = {"ag2", "openai", "autogen", "workflows.chat", "workers.tasks"}

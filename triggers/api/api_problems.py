@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from triggers.gateway.http_problems import EXCEPTION_HANDLERS, ProblemError, on_http_exception, problem_response
-from workers.control.effects import WouldRepeatError
-from workers.control.errors import RefusedError, RunNotFoundError
+from workers.control.control_errors import RefusedError, RunNotFoundError
+from workers.control.run_effects import WouldRepeatError
 from workers.store.storable import NotStorableError
 
 MAX_FIELD_ERRORS = 50

@@ -20,12 +20,12 @@ from triggers.schedule.schedule_store import ScheduleRepair
 from triggers.schedule.scheduler import Scheduler
 from triggers.schedule.store_clock import StoreClock
 from triggers.service_loop import repeat, stop_on_signals
+from workers.broker.queue_depth import QueueDepth
 from workers.celery import app
 from workers.process.metrics_server import serve_metrics
 from workers.process.role_health import StepWatch, role_health
-from workers.reconciling.metrics import ReconcileMetrics
-from workers.reconciling.reconciler import Reconciler
-from workers.reconciling.tickets import QueueDepth
+from workers.reconciler.reconcile_metrics import ReconcileMetrics
+from workers.reconciler.reconciler import Reconciler
 from workers.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -47,7 +47,7 @@ class LocalLease:
 
 
 class NeverStops:
-    def stopping(self) -> bool:
+    def is_stopping(self) -> bool:
         return False
 
     def interruptible(self) -> AbstractContextManager[None]:

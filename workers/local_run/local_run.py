@@ -9,11 +9,11 @@ from typing import Any
 
 from accounting.ledger.memory import MemoryLedger
 from workers.local_run.local_lease import LocalLease, NeverStops
-from workers.local_run.notes import pause_note, question_notes, state_note, write_note
-from workers.local_run.package import build_local_package
+from workers.local_run.package_build import build_local_package
 from workers.local_run.plan import Plan
 from workers.local_run.report import RunReport, TurnReport, call_report, turn_report, write_report
 from workers.local_run.request import Watch, WrongUseError
+from workers.local_run.run_notes import pause_note, question_notes, state_note, write_note
 from workers.run_loop import execute
 from workers.steps.execution import RunExecution
 from workers.steps.retry_policy import Requeue

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from workers.local_run.presets import with_presets
 from workers.local_run.request import Request, WrongUseError
-from workers.local_run.surroundings import Surroundings
+from workers.local_run.run_environment import Surroundings
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.storable import NotStorableError, check_storable
 from workflows.package.checks.trigger_checks import accepted_inputs, find_asking_names

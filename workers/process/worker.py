@@ -23,28 +23,28 @@ from accounting.budgets.service import BudgetService
 from accounting.budgets.window_accounts import ReserverIdentity
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
+from workers.admission.lanes import Lanes
+from workers.admission.limits.all_limits import AllLimits
+from workers.admission.limits.budget_limit import BudgetAdmission
+from workers.admission.run_admission import Admission
 from workers.broker.wakeups import Wakeups, celery_publisher
 from workers.celery import app
-from workers.fairness.admission import Admission
-from workers.fairness.lanes import Lanes
-from workers.fairness.limits.all_limits import AllLimits
-from workers.fairness.limits.budget_limit import BudgetAdmission
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.logs import redact_logs, redact_streams
-from workers.process.alone import ISOLATION_SLOTS, IsolatedProcesses
 from workers.process.event_loop import WorkerLoop
 from workers.process.forked_copy import drop_all
 from workers.process.heartbeat import Heartbeat
+from workers.process.isolated_runs import ISOLATION_SLOTS, IsolatedProcesses
 from workers.process.package_builds import PackageBuilds
 from workers.process.role_health import StorePulse
 from workers.process.watchdog import Watchdog, exit_stuck_process
 from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings
 from workers.steps.run_services import RunServices
-from workers.store.documents import PackageDocuments
-from workers.store.kept_states import KeptStateStore
+from workers.store.kept_state_store import KeptStateStore
 from workers.store.mongo_repository import MongoRunRepository, find_timeout_s
 from workers.store.package_databases import PackageDatabases
+from workers.store.package_documents import PackageDocuments
 from workers.store.run_store import RunStore, connect
 from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
 from workflows.chat.agents.built_packages import PackageCache

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from workers.steps.execution import Ending, RunExecution
-from workers.steps.failures import FAULTS, package_error, outcome_of
 from workers.steps.retry_policy import Finish, Requeue, decide
 from workers.steps.run_chat import key_facts_of, question_fields
+from workers.steps.run_failures import FAULTS, outcome_of, package_error
 from workers.steps.turn_record import NO_WRITES, PendingWrites, unfinished_turn, writes_on_success
 from workers.store.run import Claim, RunState
 from workers.store.storable import NotStorableError, as_storable

@@ -38,7 +38,7 @@ async def under_lease(run: RunExecution) -> AsyncIterator[None]:
                 # A lost lease may be nobody else's yet: then the run is handed back as well.
                 if services.lease.is_lost(claim):
                     cut_off.append("the lease was not renewed")
-                elif services.shutdown.stopping():
+                elif services.shutdown.is_stopping():
                     cut_off.append("this worker is stopping")
                 else:
                     raise

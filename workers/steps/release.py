@@ -11,10 +11,10 @@ from pymongo.errors import PyMongoError
 from accounting.infra.store_errors import is_unavailable
 from workers.crash_points import crash_point
 from workers.steps.execution import Ending, RunExecution
-from workers.steps.failures import package_error
 from workers.steps.finalize import decide_on
 from workers.steps.hand_back import hand_back
 from workers.steps.retry_policy import Finish, Requeue
+from workers.steps.run_failures import package_error
 from workers.steps.turn_record import NO_WRITES, PendingWrites, log_written, record_of_writes
 from workers.store.run import RunState
 from workflows.context.documents.document_access import WriteRefusedError, WriteTooSlowError

@@ -100,7 +100,7 @@ class LeaseRenewal(Protocol):
 class Shutdown(Protocol):
     """Whether this process is stopping, and how long it may still take."""
 
-    def stopping(self) -> bool: ...
+    def is_stopping(self) -> bool: ...
 
     def interruptible(self) -> AbstractContextManager[None]:
         """The current task is cancelled when the grace of this process is over."""

@@ -55,6 +55,6 @@ async def take_turns(run: RunExecution) -> None:
         services.events.record_turn(run.document["workflow"], turn)
 
     def should_stop() -> bool:
-        return services.shutdown.stopping() or services.lease.cancelled_by(run.claim) is not None
+        return services.shutdown.is_stopping() or services.lease.cancelled_by(run.claim) is not None
 
     run.outcome = await run_conversation(chat, save_turn=commit, should_stop=should_stop)

@@ -9,7 +9,7 @@ from workers.store.run import RunState
 from workers.store.run_batches import BATCH, RunQuery
 from workers.store.run_document import NOT_READY, READY, Document
 from workers.store.run_store import RunStore
-from workers.store.transitions import source_states
+from workers.store.run_transitions import source_states
 
 _FIELDS = ("app_id", "workflow", "state", "lane", "wake_at", "wakes", "not_before", "last_requeue")
 _FREE: Document = {"state": {"$in": source_states(RunState.RUNNING)}, "hold": None}

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Collection, Sequence
 
 import pymongo
 
-from workers.store.losses import LOSS_FIELDS, WorkerLosses
 from workers.store.run import RunState
 from workers.store.run_batches import BATCH, RunQuery
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
+from workers.store.worker_losses import LOSS_FIELDS, WorkerLosses
 
 EXPIRED_LEASE = RunQuery(
     {"state": RunState.RUNNING.value, "$expr": {"$lt": ["$lease.until", "$$NOW"]}},

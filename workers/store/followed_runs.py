@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from workers.store.matching import RunFilter
 from workers.store.run import RunState
 from workers.store.run_document import Document
+from workers.store.run_filter import RunFilter
 from workers.store.run_store import WITHOUT_STEPS, RunStore
 
 MAX_NEW = 2_000

@@ -12,9 +12,9 @@ from pymongo import ASCENDING, DESCENDING
 from pymongo.read_concern import ReadConcern
 
 from workers.store.limit_name import RELEASED_PREFIX, LimitKind, LimitName, parse_limit, range_of
-from workers.store.ordering import ORDER_PREFIX_END, ORDER_PREFIX
 from workers.store.run import RunState
 from workers.store.run_document import READY, Document, literal
+from workers.store.run_order import ORDER_PREFIX, ORDER_PREFIX_END
 from workers.store.run_store import RunStore
 
 _ALL_RELEASED = {"$gte": RELEASED_PREFIX, "$lt": f"{RELEASED_PREFIX[:-1]};"}
@@ -125,10 +125,10 @@ class HeldRuns:
 
     async def count_taken(self, limit: LimitName, *, up_to: int) -> int:
         """Counts released before running: a run starting in between may count twice but is never missed."""
-        released = await self.released(limit, up_to=up_to)
+        released = await self.count_released(limit, up_to=up_to)
         return released + await self.count_running(limit, up_to=up_to)
 
-    async def released(self, limit: LimitName, *, up_to: int) -> int:
+    async def count_released(self, limit: LimitName, *, up_to: int) -> int:
         field = "workflow" if limit.kind is LimitKind.WORKFLOW else "app_id"
         query = {"held_by": _ALL_RELEASED, field: limit.name}
         return await self._runs.count_documents(query, limit=up_to, hint=_INDEX)
@@ -154,7 +154,7 @@ class HeldRuns:
         ]
         return [row["_id"] async for row in await self._runs.aggregate(steps, hint=_INDEX)]
 
-    async def released_by(self, limit: LimitName, app_id: str | None) -> int:
+    async def count_released_by(self, limit: LimitName, app_id: str | None) -> int:
         """Counts the runs, of all apps or of one, that it has released and no worker has claimed yet."""
         return await self._runs.count_documents({"held_by": limit.released, **_of_app(app_id)}, hint=_INDEX)
 

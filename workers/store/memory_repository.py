@@ -15,10 +15,10 @@ from workers.store.memory_runs import (
     make_ready,
     remove_fields,
 )
-from workers.store.run import ISOLATED_LANE_PREFIX, AT_REST, RUN_FORMAT, Claim, Hold, LeaseLostError, RunState
+from workers.store.run import AT_REST, ISOLATED_LANE_PREFIX, RUN_FORMAT, Claim, Hold, LeaseLostError, RunState
 from workers.store.run_document import Document, format_of
 from workers.store.run_store import WITHOUT_STEPS
-from workers.store.transitions import source_states
+from workers.store.run_transitions import source_states
 from workflows.context.documents.document_access import DocumentWrite
 from workflows.context.reads.persistent_states import PersistentState
 

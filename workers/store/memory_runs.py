@@ -13,16 +13,16 @@ from bson.codec_options import CodecOptions
 from pymongo.errors import DocumentTooLarge
 
 from accounting.usage import UsageTotals
-from workers.store.losses import (
-    loss_reason,
+from workers.store.run import ISOLATED_LANE_PREFIX, SUSPECT_LOSSES, Accepted, RunRequest, RunState
+from workers.store.run_document import MAX_HISTORY, MAX_REASON, Document, run_document
+from workers.store.run_order import ORDER_PREFIX, as_head, as_held, order_key_of
+from workers.store.run_transitions import source_states
+from workers.store.worker_losses import (
     describe_losses,
+    loss_reason,
     pause_before_next,
     target_of,
 )
-from workers.store.ordering import ORDER_PREFIX, as_head, as_held, order_key_of
-from workers.store.run import ISOLATED_LANE_PREFIX, SUSPECT_LOSSES, Accepted, RunRequest, RunState
-from workers.store.run_document import MAX_HISTORY, MAX_REASON, Document, run_document
-from workers.store.transitions import source_states
 from workflows.context.documents.document_access import DocumentWrite
 from workflows.context.reads.persistent_states import PersistentState
 from workflows.outcome import OutcomeKind

@@ -24,21 +24,21 @@ from accounting.infra.bulk_writer import BulkWriter, collect_bulk_errors
 from accounting.totals.usage_query import run_totals, run_totals_by_id
 from accounting.usage import UsageTotals
 from workers.crash_points import crash_point
-from workers.store.documents import PackageDocuments
-from workers.store.kept_states import KeptStateStore
-from workers.store.run import ISOLATED_LANE_PREFIX, AT_REST, RUN_FORMAT, Claim, Hold, LeaseLostError, RunState
+from workers.store.kept_state_store import KeptStateStore
+from workers.store.package_documents import PackageDocuments
+from workers.store.run import AT_REST, ISOLATED_LANE_PREFIX, RUN_FORMAT, Claim, Hold, LeaseLostError, RunState
 from workers.store.run_document import (
-    ENDED_IF_CANCELLED,
     CLEAR_LEASE,
+    CLEAR_ORDER_HEAD,
+    ENDED_IF_CANCELLED,
     NOT_READY,
     READY,
-    CLEAR_ORDER_HEAD,
     Document,
     append_history,
     literal,
 )
 from workers.store.run_store import RunStore
-from workers.store.transitions import transition_filter, source_states
+from workers.store.run_transitions import source_states, transition_filter
 from workflows.context.documents.document_access import DocumentWrite
 from workflows.context.reads.persistent_states import PersistentState
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workers.store.run import RunState
-from workers.store.run_document import NOT_READY, READY, CLEAR_ORDER_HEAD, Document, literal
+from workers.store.run_document import CLEAR_ORDER_HEAD, NOT_READY, READY, Document, literal
 from workers.store.run_store import RunStore
-from workers.store.transitions import transition_filter
+from workers.store.run_transitions import transition_filter
 from workflows.outcome import OutcomeKind
 
 

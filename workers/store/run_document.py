@@ -163,7 +163,7 @@ def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
 
 # Ready means now: a time of the past would be one of the future again for a new primary whose clock is behind.
 NOT_HELD: Document = {"hold": None, "held_by": "$$REMOVE", "held_until": "$$REMOVE"}
-# A suspect waits in a lane that only processes of their own serve: see `workers.store.losses`.
+# A suspect waits in a lane that only processes of their own serve: see `workers.store.worker_losses`.
 LANE: Document = {
     "$cond": [{"$gte": ["$worker_losses", SUSPECT_LOSSES]}, {"$concat": [ISOLATED_LANE_PREFIX, "$app_id"]}, "$app_id"]
 }

@@ -2,9 +2,9 @@
 
 from pymongo import ASCENDING, DESCENDING, IndexModel
 
-from workers.store.debouncing import DEBOUNCE_INDEXES
-from workers.store.ordering import ORDER_INDEXES
+from workers.store.debounce import DEBOUNCE_INDEXES
 from workers.store.run import NOT_SUCCEEDED, RunState
+from workers.store.run_order import ORDER_INDEXES
 
 RUN_INDEXES = (
     IndexModel([("dedupe_key", ASCENDING)], name="one_run_per_event", unique=True),

@@ -7,9 +7,9 @@ from typing import Any
 from pymongo import ASCENDING, DESCENDING
 from pymongo.asynchronous.cursor import AsyncCursor
 
-from workers.store.matching import RunFilter
 from workers.store.run import RunState
 from workers.store.run_document import Document
+from workers.store.run_filter import RunFilter
 from workers.store.run_store import RunStore
 
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 from pymongo import ASCENDING
 
-from workers.store.matching import RunFilter
 from workers.store.run_document import Document
+from workers.store.run_filter import RunFilter
 from workers.store.run_store import RunStore
 
 BATCH = 100

@@ -13,13 +13,13 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from accounting.infra.aio import gather_all
-from workers.store.debouncing import Debounce, with_debounce
-from workers.store.inserting import RunInserts
-from workers.store.matching import EVERYTHING, RunFilter
-from workers.store.ordering import RunOrder
+from workers.store.debounce import Debounce, with_debounce
 from workers.store.run import UNFINISHED, Accepted, RunRequest, RunState, run_id_at
 from workers.store.run_document import Document, run_document
+from workers.store.run_filter import EVERYTHING, RunFilter
 from workers.store.run_indexes import OBSOLETE_RUN_INDEXES, RUN_INDEXES, TURN_INDEXES
+from workers.store.run_inserts import RunInserts
+from workers.store.run_order import RunOrder
 from workers.store.storable import NotStorableError
 
 _MAX_INSERT_TRIES = 50

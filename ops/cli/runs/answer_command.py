@@ -16,11 +16,11 @@ from ops.cli.runs.run_options import answerer_name, exit_on_refusal
 from ops.cli.session import open_wakeups, with_database
 from ops.presenters.answer_values import MAX_NUMBER_DIGITS, MAX_QUESTION_ID_LENGTH, parse_answer_value
 from ops.presenters.question_lines import answer_result_text, waiting_text
-from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.questions import is_named, question_key, question_name, waiting_questions
+from workers.control.control_errors import RefusedError, RunNotFoundError
+from workers.control.waiting_questions import is_named, question_key, question_name, waiting_questions
 
 if TYPE_CHECKING:
-    from workers.control.answer import AnswerResult
+    from workers.control.run_answers import AnswerResult
     from workers.settings import Settings
 
 Responses = dict[str, dict[str, Any]]
@@ -177,8 +177,8 @@ def with_choice_as_text(waiting: Sequence[Mapping[str, Any]], fields: Mapping[st
 
 
 async def _find_waiting_run(database: Any, run_ref: str) -> dict[str, Any]:
-    from workers.control.answer import describe_state
-    from workers.control.naming import resolve_run_id
+    from workers.control.run_answers import describe_state
+    from workers.control.run_ids import resolve_run_id
     from workers.store.run_document import as_json
     from workers.store.run_store import RunStore
 
@@ -193,9 +193,9 @@ async def _find_waiting_run(database: Any, run_ref: str) -> dict[str, Any]:
 
 
 async def _give_answer(database: Any, settings: "Settings", run_ref: str, fields: Mapping[str, Any]) -> "AnswerResult":
-    from workers.control.answer import InvalidAnswerError
-    from workers.control.answer import submit_answer as give_answer
-    from workers.control.naming import resolve_run_id
+    from workers.control.run_answers import InvalidAnswerError
+    from workers.control.run_answers import submit_answer as give_answer
+    from workers.control.run_ids import resolve_run_id
     from workers.store.run_store import RunStore
 
     store = RunStore(database, republish_after_s=settings.republish_after_s)

@@ -16,14 +16,14 @@ from ops.cli.session import open_wakeups, with_database
 from ops.presenters.amounts import pluralize
 from ops.presenters.printable_text import to_printable
 from ops.presenters.times import format_moment
-from workers.control.changed import RunChange
-from workers.control.effects import WouldRepeatError
-from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.many import BulkResult, change_each
-from workers.control.replaying import ReplayOptions, check_replay
+from workers.control.bulk_change import BulkResult, change_each
+from workers.control.control_errors import RefusedError, RunNotFoundError
+from workers.control.run_change import RunChange
+from workers.control.run_effects import WouldRepeatError
+from workers.control.run_replay import ReplayOptions, check_replay
 from workers.settings import Settings
-from workers.store.matching import RunFilter
 from workers.store.run import RunState
+from workers.store.run_filter import RunFilter
 from workers.store.run_selection import Selection
 from workers.store.run_store import RunStore
 
@@ -85,7 +85,7 @@ def _confirm_repeat(refusal: dict[str, Any]) -> bool:
 async def _apply_to_each(
     action: BulkAction, run_ids: Sequence[str], database: Any, settings: Settings
 ) -> list[RunChange | dict[str, Any]]:
-    from workers.control.naming import resolve_run_id
+    from workers.control.run_ids import resolve_run_id
 
     results: list[RunChange | dict[str, Any]] = []
     store = RunStore(database, republish_after_s=settings.republish_after_s)
@@ -207,9 +207,9 @@ def _skipped_lines(tally: BulkResult, verb: str) -> Iterator[str]:
 
 @asynccontextmanager
 async def _open_change(action: BulkAction, store: RunStore, settings: Settings) -> AsyncIterator[ChangeRun]:
-    from workers.control.cancelling import cancel, discard
-    from workers.control.replaying import replay
-    from workers.control.retrying import retry_now
+    from workers.control.run_cancellation import cancel, discard
+    from workers.control.run_replay import replay
+    from workers.control.run_retry import retry_now
 
     by = operator_name()
     if not action.needs_wakeups:

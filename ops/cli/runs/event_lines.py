@@ -10,9 +10,9 @@ from ops.presenters.printable_text import to_printable
 from ops.presenters.run_lines import describe_hold
 from ops.presenters.times import format_utc
 from ops.presenters.turn_lines import BAD, DIM, GOOD, WARNING, format_value
-from workers.control.happenings import RunEvent
-from workers.store.ordering import ORDER_PREFIX
+from workers.control.run_events import RunEvent
 from workers.store.run import RunState
+from workers.store.run_order import ORDER_PREFIX
 
 MAX_TEXT_CHARACTERS = 100
 _STYLES = {RunState.SUCCEEDED.value: GOOD, RunState.NEEDS_HUMAN.value: WARNING}

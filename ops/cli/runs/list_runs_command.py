@@ -11,7 +11,7 @@ from ops.cli.runs.run_options import filter_options, parse_run_filter
 from ops.cli.session import with_database
 from ops.presenters.run_lines import describe_state
 from ops.presenters.times import format_moment
-from workers.store.matching import RunFilter
+from workers.store.run_filter import RunFilter
 
 MIN_FULL_WIDTH = 130
 DEFAULT_LIMIT = 1000

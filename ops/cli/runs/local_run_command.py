@@ -80,9 +80,9 @@ def run_locally(workflow: str, as_json: bool, verbose: bool, **options: Any) -> 
 
 def _run_package(workflow: str, options: dict[str, Any], *, as_json: bool, verbose: bool) -> int:
     from ops.cli.live_view import LiveView
-    from workers.local_run.chosen import chosen_package
+    from workers.local_run.package_lookup import chosen_package
     from workers.local_run.request import NobodyWatches
-    from workers.local_run.run import open_local_run, with_flags
+    from workers.local_run.run_package import open_local_run, with_flags
 
     request = _parse_request(options)
     settings = with_flags(load_settings(models=options["models"]), production=options["production"])

@@ -12,8 +12,8 @@ from ops.cli.exit_codes import EXIT_FAILURE
 from ops.cli.output import json_option
 from ops.cli.runs.bulk_actions import BulkAction, change_matching, change_named
 from ops.cli.runs.run_options import exit_on_refusal, filter_options, parse_run_filter
-from workers.control.replaying import ReplayOptions
-from workers.store.matching import RunFilter
+from workers.control.run_replay import ReplayOptions
+from workers.store.run_filter import RunFilter
 
 CANCEL = BulkAction("cancel", states=("queued", "running", "needs_human"))
 DISCARD = BulkAction("discard", states=("parked",))

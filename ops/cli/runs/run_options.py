@@ -12,9 +12,9 @@ from ops.cli.command import add_options
 from ops.cli.completion import complete_with, find_apps, find_trigger_names, find_workflows
 from ops.cli.output import exit_with_error
 from ops.cli.parameters import MOMENT
-from workers.control.errors import RefusedError, RunNotFoundError
-from workers.store.matching import RunFilter
+from workers.control.control_errors import RefusedError, RunNotFoundError
 from workers.store.run import HoldKind, RunState
+from workers.store.run_filter import RunFilter
 from workflows.outcome import OutcomeKind
 
 MAX_ACTOR_LENGTH = 200

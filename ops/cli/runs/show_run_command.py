@@ -34,8 +34,8 @@ def show_run(run_id: str, as_json: bool) -> None:
 
 
 async def _read_story(database: Any, run_id: str) -> dict[str, Any]:
-    from workers.control.naming import resolve_run_id
-    from workers.control.story import read_run_detail
+    from workers.control.run_detail import read_run_detail
+    from workers.control.run_ids import resolve_run_id
     from workers.store.run_store import RunStore
 
     store = RunStore(database)

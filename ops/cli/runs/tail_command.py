@@ -15,7 +15,7 @@ from ops.cli.session import with_database
 from workers.store.run import RunState
 
 if TYPE_CHECKING:
-    from workers.control.happenings import RunEvent
+    from workers.control.run_events import RunEvent
 
 
 @command(
@@ -58,8 +58,8 @@ async def _follow(database: Any, run_id: str | None, as_json: bool, **options: A
 
 
 async def _run_events(database: Any, run_id: str | None, **options: Any) -> "AsyncIterator[RunEvent]":
-    from workers.control.following import follow_all, follow_run, read_store_time
-    from workers.control.naming import resolve_run_id
+    from workers.control.run_ids import resolve_run_id
+    from workers.control.run_tail import follow_all, follow_run, read_store_time
     from workers.store.run_store import RunStore
 
     store = RunStore(database)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[3]
 REAL = Path(sys.executable).parent / "unattended"
 EAGER = (
     "workers.process.wakeup_handler",
-    "workers.local_run.run",
+    "workers.local_run.run_package",
     "ops.doctor.examination",
     "triggers.role_context",
     "triggers.schedule.schedule_kind",

@@ -9,9 +9,9 @@ import pytest
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from accounting.infra.snapshot_read import snapshot_read
-from workers.control.cancelling import discard
-from workers.control.replaying import replay
-from workers.reconciling.retention import PRUNED, RunRetention
+from workers.control.run_cancellation import discard
+from workers.control.run_replay import replay
+from workers.reconciler.run_retention import PRUNED, RunRetention
 from workers.store import ended_counts
 from workers.store.ended_counts import WINDOW_MARGIN, EndedRunCounter, RunLabels
 from workers.store.mongo_repository import MongoRunRepository

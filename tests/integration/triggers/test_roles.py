@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.triggers.condition_wait import wait_until
 from workers.settings import Settings, as_environment
-from workers.store.matching import RunFilter
+from workers.store.run_filter import RunFilter
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

@@ -13,8 +13,8 @@ from tests.trigger_packages import package_with_triggers
 from triggers.register.trigger import Trigger
 from triggers.register.trigger_record import Pause
 from triggers.run_finished.run_finished_kind import KIND
-from workers.control.cancelling import cancel, discard
-from workers.control.replaying import replay
+from workers.control.run_cancellation import cancel, discard
+from workers.control.run_replay import replay
 from workers.store.run import RunRequest, TriggerEvent
 from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec
 

@@ -8,7 +8,7 @@ from tests.integration.triggers.schedule_bench import NOON, FakeClock, ScheduleB
 from triggers.register.trigger import Trigger
 from triggers.schedule import schedule_backfill as backfilling
 from triggers.schedule.schedule_backfill import BackfillError, make_backfill_runs, plan_backfill
-from workers.control.cancelling import cancel
+from workers.control.run_cancellation import cancel
 from workers.store.run_store import RunStore
 from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 

@@ -17,7 +17,7 @@ from triggers.register.trigger_record import Pause
 from triggers.schedule.schedule_backfill import make_backfill_runs, plan_backfill
 from triggers.schedule.tick_starter import TickStarter
 from triggers.schedule.ticks import Tick
-from workers.control.cancelling import cancel
+from workers.control.run_cancellation import cancel
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

@@ -9,7 +9,7 @@ from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.stream_bench import StreamBench
 from tests.unit.workers.tracing.span_bench import span_bench
 from triggers.acceptance import Acceptance
-from workers.control.replaying import replay
+from workers.control.run_replay import replay
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, RunRequest, TriggerEvent
 from workers.store.run_store import RunStore

@@ -15,10 +15,10 @@ from accounting.budgets.window_calendar import window_span
 from accounting.budgets.window_store import WindowStore, WindowUsage
 from tests.integration.accounting.budgets.process import ReservingProcess, set_budget
 from tests.integration.workers.test_fairness import hold_runs
-from workers.fairness.budget_releases import MAX_RELEASED, BudgetReleases
-from workers.fairness.caps import Caps
-from workers.fairness.limits.budget_limit import MAX_RELEASED_AT_ONCE
-from workers.fairness.releases import LimitReleases
+from workers.admission.budget_releases import MAX_RELEASED, BudgetReleases
+from workers.admission.caps import Caps
+from workers.admission.limit_releases import LimitReleases
+from workers.admission.limits.budget_limit import MAX_RELEASED_AT_ONCE
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

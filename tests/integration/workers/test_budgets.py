@@ -16,8 +16,8 @@ from accounting.budgets.reconcile import LOST_DELAY_S, REPEAT_INTERVAL_S
 from accounting.budgets.window_store import RESERVATION_TTL_S
 from tests.integration.accounting.budgets.process import age_windows
 from tests.integration.stage import Document, Stage, relay, wait_until
-from workers.control.errors import RefusedError
-from workers.control.retrying import retry_now
+from workers.control.control_errors import RefusedError
+from workers.control.run_retry import retry_now
 
 pytestmark = pytest.mark.integration
 

@@ -8,16 +8,16 @@ import pytest
 
 from accounting.infra.aio import gather_all
 from tests.integration.stage import Stage, relay
-from workers.control.cancelling import _end_run, cancel, discard
-from workers.control.changed import read_run
-from workers.control.errors import RefusedError, RunNotFoundError
-from workers.control.many import change_each
-from workers.control.naming import resolve_run_id
-from workers.control.replaying import ReplayOptions, replay, find_replays
-from workers.control.retrying import retry_now
-from workers.store.matching import RunFilter
+from workers.control.bulk_change import change_each
+from workers.control.control_errors import RefusedError, RunNotFoundError
+from workers.control.run_cancellation import _end_run, cancel, discard
+from workers.control.run_change import read_run
+from workers.control.run_ids import resolve_run_id
+from workers.control.run_replay import ReplayOptions, find_replays, replay
+from workers.control.run_retry import retry_now
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunRequest, RunState, TriggerEvent
+from workers.store.run_filter import RunFilter
 from workers.store.run_selection import Selection
 from workers.store.run_store import RunStore
 

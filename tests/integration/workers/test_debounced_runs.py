@@ -8,8 +8,8 @@ import pytest
 
 from accounting.infra.aio import gather_all
 from tests.integration.stage import Document
-from workers.control.cancelling import cancel
-from workers.store import debouncing
+from workers.control.run_cancellation import cancel
+from workers.store import debounce
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Accepted, RunRequest, TriggerEvent
 from workers.store.run_document import as_json
@@ -156,7 +156,7 @@ async def test_an_event_that_two_send_at_once_is_never_in_two_runs(store: RunSto
 async def test_a_run_that_has_taken_very_many_events_takes_no_more(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(debouncing._STILL_QUIET, "debounce.events.2", {"$exists": False})
+    monkeypatch.setitem(debounce._STILL_QUIET, "debounce.events.2", {"$exists": False})
 
     runs = [(await send_event(store, str(number))).run_id for number in range(5)]
 

@@ -10,7 +10,7 @@ from bson import ObjectId
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import OperationFailure
 
-from workers.store.documents import PackageDocuments
+from workers.store.package_documents import PackageDocuments
 from workers.store.run_store import RunStore
 from workflows.context.documents.document_access import (
     DocumentRead,
@@ -162,7 +162,7 @@ async def test_an_impossible_collection_name_is_refused(
 async def test_a_read_that_takes_the_server_too_long_is_stopped_there(
     store: RunStore, documents: PackageDocuments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.store.documents.MAX_READ_MS", 1)
+    monkeypatch.setattr("workers.store.package_documents.MAX_READ_MS", 1)
     await store.database["orders"].insert_many([{"n": index, "text": "x" * 200} for index in range(20_000)])
 
     with pytest.raises(TimeoutError):

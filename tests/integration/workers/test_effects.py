@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay
-from workers.control.answer import submit_answer
-from workers.control.cancelling import discard
-from workers.control.effects import EFFECT_FIELDS, MAX_LISTED, RunEffects, read_effects
+from workers.control.run_answers import submit_answer
+from workers.control.run_cancellation import discard
+from workers.control.run_effects import EFFECT_FIELDS, MAX_LISTED, RunEffects, read_effects
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

@@ -10,10 +10,10 @@ import pytest
 from ulid import ULID
 
 from tests.integration.stage import Document, Stage, relay, wait_until
-from workers.fairness.admission import Admission
-from workers.fairness.caps import Caps, parse_caps
-from workers.fairness.lanes import Lanes
-from workers.fairness.limits.all_limits import AllLimits
+from workers.admission.caps import Caps, parse_caps
+from workers.admission.lanes import Lanes
+from workers.admission.limits.all_limits import AllLimits
+from workers.admission.run_admission import Admission
 from workers.store.mongo_repository import FIRST_OF_EACH, MongoRunRepository
 from workers.store.run import Claim, RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Document, Stage, wait_until
-from workers.control.answer import submit_answer
-from workers.control.replaying import ReplayOptions, replay
+from workers.control.run_answers import submit_answer
+from workers.control.run_replay import ReplayOptions, replay
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,7 @@ from accounting.infra.store_errors import is_unavailable
 from tests.chaos.own_servers import kill_listener, stage_of_its_own, wait_for_mongodb
 from tests.integration.stage import Stage
 from triggers.acceptance import Acceptance
-from workers.reconciling.republish import Republish
+from workers.reconciler.republish import Republish
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Accepted, RunRequest, TriggerEvent
 from workers.store.run_store import RunStore

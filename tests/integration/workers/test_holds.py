@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.stage import Stage, relay, wait_until
 from tests.integration.workers.test_fairness import hold_runs, insert_runs, max_gap, started_runs, wait_for_all_ends
-from workers.fairness.caps import parse_caps
+from workers.admission.caps import parse_caps
 from workers.store.run_document import as_json
 from workers.store.run_store import RunStore
 from workers.store.start_rates import MAX_EARLY_S

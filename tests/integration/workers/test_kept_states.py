@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay
-from workers.store.kept_states import KeptStateStore
+from workers.store.kept_state_store import KeptStateStore
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore

@@ -15,24 +15,24 @@ from accounting.infra.aio import gather_all
 from tests.integration.stage import Document, Stage, relay, wait_until
 from tests.integration.workers.test_grouped_inserts import RecordedWakeups, insert_commands
 from tests.integration.workers.test_holds import WORK
-from workers.control.answer import submit_answer
-from workers.control.cancelling import cancel
-from workers.control.errors import RefusedError
-from workers.control.replaying import replay
-from workers.control.retrying import retry_now
-from workers.control.story import read_run_detail
-from workers.reconciling.metrics import ReconcileMetrics
-from workers.reconciling.orders import OrderReleases
-from workers.reconciling.reclaim import Reclaim
-from workers.reconciling.reconciler import Reconciler
+from workers.control.control_errors import RefusedError
+from workers.control.run_answers import submit_answer
+from workers.control.run_cancellation import cancel
+from workers.control.run_detail import read_run_detail
+from workers.control.run_replay import replay
+from workers.control.run_retry import retry_now
+from workers.reconciler.order_releases import OrderReleases
+from workers.reconciler.reclaim import Reclaim
+from workers.reconciler.reconcile_metrics import ReconcileMetrics
+from workers.reconciler.reconciler import Reconciler
 from workers.settings import Settings
 from workers.store.held_runs import HeldRuns
-from workers.store.losses import MAX_LOSSES
 from workers.store.mongo_repository import MongoRunRepository
-from workers.store.ordering import as_head, as_held
 from workers.store.run import Accepted, Claim, RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
+from workers.store.run_order import as_head, as_held
 from workers.store.run_store import RunStore
+from workers.store.worker_losses import MAX_LOSSES
 
 pytestmark = pytest.mark.integration
 
@@ -327,7 +327,7 @@ async def test_the_reconciler_releases_what_no_worker_released(store: RunStore, 
 async def test_very_many_unreleased_runs_are_released_in_bounded_parts(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.reconciling.orders.MOST_LET_GO", 2)
+    monkeypatch.setattr("workers.reconciler.order_releases.MOST_LET_GO", 2)
     await store.runs.insert_many([_document(f"doc {number}", as_held, "1") for number in range(5)])
     orders, let_go = OrderReleases(store, RecordedWakeups()), []
 
@@ -352,7 +352,7 @@ async def test_a_hundred_thousand_keys_are_looked_through_in_bounded_parts(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Smaller here: the parts too."""
-    monkeypatch.setattr("workers.reconciling.orders.MOST", 50)
+    monkeypatch.setattr("workers.reconciler.order_releases.MOST", 50)
     keys = [f"doc {number:04}" for number in range(200)]
     await store.runs.insert_many([_document(key, as_head, "1") for key in keys if key != "doc 0123"])
     await store.runs.insert_many([_document(key, as_held, "2") for key in keys])

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay, wait_until
-from workers.control.answer import submit_answer
-from workers.control.cancelling import cancel, discard
-from workers.control.errors import RefusedError
-from workers.control.following import follow_run
-from workers.control.replaying import replay
-from workers.control.retrying import retry_now
-from workers.control.story import read_run_detail
-from workers.reconciling.reclaim import Reclaim
+from workers.control.control_errors import RefusedError
+from workers.control.run_answers import submit_answer
+from workers.control.run_cancellation import cancel, discard
+from workers.control.run_detail import read_run_detail
+from workers.control.run_replay import replay
+from workers.control.run_retry import retry_now
+from workers.control.run_tail import follow_run
+from workers.reconciler.reclaim import Reclaim
 from workers.store.ended_counts import EndedRunCounter
 from workers.store.followed_runs import FollowedRuns
 from workers.store.mongo_repository import MongoRunRepository

@@ -21,8 +21,8 @@ from workers.store.run import (
 )
 from workers.store.run_document import MAX_HISTORY, MAX_REASON
 from workers.store.run_store import RunStore
+from workers.store.run_transitions import ALLOWED
 from workers.store.storable import NotStorableError
-from workers.store.transitions import ALLOWED
 
 pytestmark = pytest.mark.integration
 

@@ -13,17 +13,17 @@ from accounting.infra.aio import gather_all
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens, UsageTotals
-from workers.reconciling.metrics import ReconcileMetrics
-from workers.reconciling.reclaim import Reclaim
-from workers.reconciling.reconciler import Reconciler
+from workers.reconciler.reclaim import Reclaim
+from workers.reconciler.reconcile_metrics import ReconcileMetrics
+from workers.reconciler.reconciler import Reconciler
 from workers.settings import Settings
 from workers.store.due_runs import NOT_CLAIMED, NOT_LISTED
 from workers.store.expired_leases import EXPIRED_LEASE
-from workers.store.losses import MAX_LOSSES, MAX_ISOLATED_LOSSES, WorkerLosses
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_batches import BATCH, RunQuery
 from workers.store.run_store import RunStore
+from workers.store.worker_losses import MAX_ISOLATED_LOSSES, MAX_LOSSES, WorkerLosses
 
 pytestmark = pytest.mark.integration
 

@@ -11,10 +11,10 @@ from pymongo import monitoring
 
 from tests.integration.stage import Document, wait_until
 from tests.integration.workers.test_fairness import explain_command, hold_runs, insert_runs, stages
-from workers.fairness.admission import Admission
-from workers.fairness.caps import Caps, parse_caps
-from workers.fairness.limits.all_limits import AllLimits
-from workers.fairness.releases import MAX_RELEASED, LimitReleases
+from workers.admission.caps import Caps, parse_caps
+from workers.admission.limit_releases import MAX_RELEASED, LimitReleases
+from workers.admission.limits.all_limits import AllLimits
+from workers.admission.run_admission import Admission
 from workers.settings import Settings
 from workers.store.held_runs import LIMITS_PIPELINE, heads_pipeline
 from workers.store.limit_name import LimitKind, LimitName, parse_limit

@@ -16,7 +16,7 @@ from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens
 from ops.exporter.store_snapshot import SnapshotReader
-from workers.reconciling.retention import PRUNED, RunRetention
+from workers.reconciler.run_retention import PRUNED, RunRetention
 from workers.settings import Settings
 from workers.store.ended_counts import RunLabels
 from workers.store.run import RunRequest, TriggerEvent

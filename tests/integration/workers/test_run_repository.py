@@ -10,8 +10,8 @@ import pytest
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
 from tests.contracts.test_run_repository import RepositoryUnderTest, RunRepositoryContract
-from workers.control.cancelling import cancel
-from workers.reconciling.reclaim import Reclaim
+from workers.control.run_cancellation import cancel
+from workers.reconciler.reclaim import Reclaim
 from workers.steps.run_services import UsageLedger
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.repository import RunRepository

@@ -8,8 +8,8 @@ import pytest
 
 from accounting.infra.aio import gather_all
 from tests.integration.stage import Document
-from workers.store.matching import RunFilter
 from workers.store.run import RunRequest, TriggerEvent
+from workers.store.run_filter import RunFilter
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay, wait_until
-from workers.store.losses import MAX_ISOLATED_LOSSES
+from workers.store.worker_losses import MAX_ISOLATED_LOSSES
 
 pytestmark = pytest.mark.integration
 

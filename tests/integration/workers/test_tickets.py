@@ -9,9 +9,9 @@ import pytest
 from celery import Celery
 
 from tests.integration.stage import Stage
+from workers.broker.queue_depth import QueueDepth
 from workers.broker.wakeups import Wakeups
 from workers.celery import celery_config
-from workers.reconciling.tickets import QueueDepth
 from workers.settings import Settings
 
 pytestmark = pytest.mark.integration

@@ -10,14 +10,14 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from workers.control.cancelling import cancel
-from workers.control.errors import RefusedError, RunNotFoundError
-from workers.fairness.admission import Admission
-from workers.fairness.caps import parse_caps
-from workers.fairness.lanes import Lanes
-from workers.fairness.limits.all_limits import AllLimits
-from workers.reconciling.metrics import ReconcileMetrics
-from workers.reconciling.reconciler import Reconciler
+from workers.admission.caps import parse_caps
+from workers.admission.lanes import Lanes
+from workers.admission.limits.all_limits import AllLimits
+from workers.admission.run_admission import Admission
+from workers.control.control_errors import RefusedError, RunNotFoundError
+from workers.control.run_cancellation import cancel
+from workers.reconciler.reconcile_metrics import ReconcileMetrics
+from workers.reconciler.reconciler import Reconciler
 from workers.settings import Settings
 from workers.store.limit_name import LimitKind, LimitName
 from workers.store.mongo_repository import MongoRunRepository

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.github_server import TOKEN, FakeGitHub, github_server
 from workers.local_run.report import RunReport
-from workers.local_run.run import run_package_async
+from workers.local_run.run_package import run_package_async
 from workflows.context.context_variables import ContextVariables
 from workflows.package.catalog import LIBRARY
 

@@ -3,7 +3,7 @@
 import re
 
 from tests.unit.docs.test_docs import ROOT, blocks, read
-from workers.store.transitions import ALLOWED
+from workers.store.run_transitions import ALLOWED
 from workflows.outcome import OutcomeKind
 
 STATES = ROOT / "docs" / "run-states.md"

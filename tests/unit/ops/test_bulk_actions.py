@@ -8,9 +8,9 @@ import pytest
 from ops.cli.runs import bulk_actions
 from ops.cli.runs.run_commands import REPLAY
 from ops.cli.runs.run_options import exit_on_refusal
-from workers.control.effects import RunEffects, WouldRepeatError, WriteEffect
-from workers.control.errors import RefusedError
-from workers.control.many import BulkResult
+from workers.control.bulk_change import BulkResult
+from workers.control.control_errors import RefusedError
+from workers.control.run_effects import RunEffects, WouldRepeatError, WriteEffect
 
 KEY = "o-7\x1b]0;owned\x07\x9b2J\n\u202e"
 SHOWN = r"key o-7\x1b]0;owned\x07\x9b2J\n\u202e"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.docs.test_docs import ROOT, Block, blocks
-from workers.local_run.run import run_package_async
+from workers.local_run.run_package import run_package_async
 from workflows.chat.providers.script import read_script
 
 GUIDE = ROOT / "docs" / "testing-packages.md"

@@ -8,7 +8,7 @@ import pytest
 from ops.cli.runs.event_lines import event_line
 from ops.presenters.run_lines import describe_state, next_steps, run_lines
 from ops.presenters.times import format_duration
-from workers.control.happenings import RunEvent, EventCursor, events_since
+from workers.control.run_events import EventCursor, RunEvent, events_since
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 FAILED = {"where": "after_chat life.py:end", "type": "KeyError", "message": "'x'", "traceback": "", "agent": None}

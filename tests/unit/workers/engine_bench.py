@@ -78,12 +78,12 @@ class BenchLease(LocalLease):
 
 class BenchShutdown:
     def __init__(self) -> None:
-        self.is_stopping = False
+        self.has_stopped = False
         self.left_s = float("inf")
         self._task: asyncio.Task[Any] | None = None
 
-    def stopping(self) -> bool:
-        return self.is_stopping
+    def is_stopping(self) -> bool:
+        return self.has_stopped
 
     def seconds_left(self) -> float:
         return self.left_s
@@ -95,7 +95,7 @@ class BenchShutdown:
         self._task = None
 
     def interrupt(self) -> None:
-        self.is_stopping = True
+        self.has_stopped = True
         if self._task is not None:
             self._task.cancel()
 

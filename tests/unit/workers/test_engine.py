@@ -170,14 +170,14 @@ async def test_a_stopping_worker_hands_its_run_back_between_two_turns(tmp_path: 
     bench = await bench_of(tmp_path, TWO_TURNS)
 
     def stop() -> None:
-        bench.shutdown.is_stopping = True
+        bench.shutdown.has_stopped = True
 
     bench.on_call = in_the_turn_of("A", stop)
     await bench.execute()
     assert (bench.state, bench.run["attempt"], bench.speakers) == ("queued", 1, ["A"])
     assert bench.run["history"][-1]["ended"] == "handed_back"
 
-    bench.shutdown.is_stopping = False
+    bench.shutdown.has_stopped = False
     await bench.execute()
 
     assert (bench.state, bench.asked) == ("succeeded", ["A", "B"])
@@ -242,7 +242,7 @@ async def test_a_run_of_a_lost_worker_resumes_after_its_last_turn(tmp_path: Path
 
     bench.pass_time(minutes=5)
     await bench.store.reclaim_expired()
-    bench.shutdown.is_stopping = False
+    bench.shutdown.has_stopped = False
     bench.on_call = in_the_turn_of("nobody", lambda: None)
     await bench.execute(bench.services(bench.repository("second")))
 

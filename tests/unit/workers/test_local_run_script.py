@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.workers.test_local_run import PAIR, package, with_tool
-from workers.local_run.run import run_package_async
+from workers.local_run.run_package import run_package_async
 
 JUDGED = {
     "handoff_rules": [

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from workers.store.losses import MAX_LOSSES, MAX_ISOLATED_LOSSES, target_of
 from workers.store.run import RunState
+from workers.store.worker_losses import MAX_ISOLATED_LOSSES, MAX_LOSSES, target_of
 
 
 @pytest.mark.parametrize(

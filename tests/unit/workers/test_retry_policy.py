@@ -16,7 +16,7 @@ from workers.steps.retry_policy import (
     decide,
 )
 from workers.store.run import AT_REST, TERMINAL, UNFINISHED, Hold, HoldKind, RunState
-from workers.store.transitions import ALLOWED, source_states
+from workers.store.run_transitions import ALLOWED, source_states
 from workflows.outcome import Outcome, OutcomeKind
 
 PATTERNS = ("DefaultPattern", "Pipeline", "ag2_network")

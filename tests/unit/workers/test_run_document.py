@@ -7,9 +7,9 @@ import pytest
 from ulid import ULID
 
 from workers.steps.turn_record import turn_document
-from workers.store.ordering import as_head, as_held, awaited_order_key, order_key_of
 from workers.store.run import RunRequest, TriggerEvent, new_run_id
 from workers.store.run_document import as_json, key_of_app, run_document
+from workers.store.run_order import as_head, as_held, awaited_order_key, order_key_of
 from workers.store.storable import NotStorableError
 from workflows.chat.history.checkpoint import Checkpoint, RunCounters
 from workflows.chat.history.transcript import Turn

@@ -158,7 +158,7 @@ class StopsWhen(NeverStops):
     def __init__(self, stopping: Callable[[], bool]) -> None:
         self._stopping = stopping
 
-    def stopping(self) -> bool:
+    def is_stopping(self) -> bool:
         return self._stopping()
 
 

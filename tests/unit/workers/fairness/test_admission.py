@@ -7,9 +7,9 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from tests.contracts.test_run_repository import request
-from workers.fairness.admission import Admission
-from workers.fairness.lanes import Lanes
-from workers.fairness.limits.limit import Refused
+from workers.admission.lanes import Lanes
+from workers.admission.limits.limit import Refused
+from workers.admission.run_admission import Admission
 from workers.store.memory_repository import MemoryRunRepository
 from workers.store.memory_runs import MemoryRuns
 from workers.store.run import Claim, Hold, HoldKind, RunState

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workers.fairness.caps import Caps, parse_caps
+from workers.admission.caps import Caps, parse_caps
 from workers.store.limit_name import LimitKind, LimitName
 from workers.store.rate import Rate
 

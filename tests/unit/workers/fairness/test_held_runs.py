@@ -19,13 +19,13 @@ class StartingMeanwhile(HeldRuns):
         self.has_started = False
 
     @override
-    async def released(self, limit: LimitName, *, up_to: int) -> int:
+    async def count_released(self, limit: LimitName, *, up_to: int) -> int:
         counted = 0 if self.has_started else 1
         self.has_started = True
         return counted
 
     @override
-    async def running(self, limit: LimitName, *, up_to: int) -> int:
+    async def count_running(self, limit: LimitName, *, up_to: int) -> int:
         counted = 1 if self.has_started else 0
         self.has_started = True
         return counted

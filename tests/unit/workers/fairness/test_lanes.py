@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from workers.fairness.lanes import MAX_REFRESHES, Lanes, LaneSnapshot
+from workers.admission.lanes import MAX_REFRESHES, Lanes, LaneSnapshot
 from workers.store.run import Claim
 
 

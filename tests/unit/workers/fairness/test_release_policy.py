@@ -1,8 +1,8 @@
 """How many go on is dealt out evenly, in order, round and round, and nobody gets more than there is room for."""
 
 from accounting.budgets.service import HELD_BY_PREFIX
-from workers.fairness.release_policy import deal, rotate_after
-from workers.fairness.releases import RELEASED_HERE
+from workers.admission.limit_releases import RELEASED_HERE
+from workers.admission.release_policy import deal, rotate_after
 from workers.store.limit_name import LimitKind, LimitName, parse_limit
 from workers.store.run import HoldKind
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from workers.reconciling.metrics import ReconcileMetrics
-from workers.reconciling.republish import reason_of
+from workers.reconciler.reconcile_metrics import ReconcileMetrics
+from workers.reconciler.republish import reason_of
 from workers.store.run_pruning import rollup_updates, take_within_turns
 
 

@@ -1,0 +1,80 @@
+"""Releases: the scheduler's part of releasing held runs, beside its ticks.
+
+A worker that is done with a run releases the next one itself. What remains is for here: its worker died, a cap was
+raised or removed, time has given a rate new starts. One look tells which limits hold any run; how many runs wait
+behind each is never counted.
+
+Any number of schedulers may do this: what one has released, the others do not find. What two that look at the same
+moment release too many, their workers give back.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+
+from accounting.infra.aio import gather_all
+from workers.admission.caps import Caps
+from workers.admission.limits.all_limits import AllLimits
+from workers.admission.release_policy import rotate_after
+from workers.store.held_runs import HeldRuns
+from workers.store.limit_name import LimitKind, LimitName
+from workers.store.run_store import RunStore
+from workers.wakeup_sender import WakeupSender
+
+log = logging.getLogger(__name__)
+
+MAX_RELEASED = 500
+# Each limit costs two counts: with more of them than this, a pass takes those that the last one did not reach.
+MAX_LIMITS = 200
+MAX_CONCURRENT = 50
+RELEASED_HERE = frozenset({LimitKind.APP, LimitKind.WORKFLOW, LimitKind.RATE})
+
+
+class LimitReleases:
+    def __init__(
+        self,
+        store: RunStore,
+        caps: Caps,
+        wakeups: WakeupSender,
+        *,
+        limits: AllLimits | None = None,
+        max_limits: int = MAX_LIMITS,
+    ) -> None:
+        self._wakeups = wakeups
+        self._held = HeldRuns(store)
+        self._limits = limits or AllLimits(caps, store)
+        self._max_limits = max_limits
+        self._last_app: dict[LimitName, str] = {}  # of each limit that holds any run
+        self._last_limit = ""
+
+    async def run_pass(self) -> Mapping[str, int]:
+        """Returns how many runs were released, by the kind of their hold; at most `MAX_RELEASED` in a pass."""
+        waiting = {str(limit): limit for limit in await self._held.list_limits() if limit.kind in RELEASED_HERE}
+        self._last_app = {limit: app for limit, app in self._last_app.items() if str(limit) in waiting}
+        counts: Counter[str] = Counter()
+        looked_at = rotate_after(waiting, self._last_limit)[: self._max_limits]
+        for names in _chunks(looked_at, MAX_CONCURRENT):
+            limits = [waiting[name] for name in names]
+            rooms = await gather_all(self._limits.has_room(limit) for limit in limits)
+            for limit, room in zip(limits, rooms, strict=True):
+                left = MAX_RELEASED - counts.total()
+                if left <= 0:
+                    return counts
+                counts[limit.hold_kind.value] += await self._release(limit, min(room, left))
+                self._last_limit = str(limit)
+        return +counts
+
+    async def _release(self, limit: LimitName, count: int) -> int:
+        if count <= 0:
+            return 0
+        released = await self._limits.release(limit, count=count, after=self._last_app.get(limit, ""))
+        self._last_app[limit] = released.last_app
+        for run_id in released.run_ids:
+            self._wakeups.send(run_id)
+        if released.run_ids:
+            log.info("runs_released", extra={"by": str(limit), "count": len(released.run_ids)})
+        return len(released.run_ids)
+
+
+def _chunks(names: list[str], size: int) -> list[list[str]]:
+    return [names[start : start + size] for start in range(0, len(names), size)]

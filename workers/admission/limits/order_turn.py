@@ -1,0 +1,26 @@
+"""The turn of an order key: one of its runs at a time is worked on, in the order they were accepted.
+
+A run is placed behind the others when it is inserted (`workers.store.run_order`), so a claimed one always has its turn.
+"""
+
+from workers.admission.limits.limit import Released
+from workers.store.limit_name import LimitName
+from workers.store.run import Claim
+from workers.store.run_order import RunOrder
+
+
+class OrderTurn:
+    def __init__(self, order: RunOrder) -> None:
+        self._order = order
+
+    async def has_room(self, limit: LimitName) -> int:
+        return int(await self._order.head_of(limit.name) is None)
+
+    async def admit(self, claim: Claim) -> None:
+        del claim
+
+    async def release(self, limit: LimitName, *, count: int = 1, after: str = "") -> Released:
+        """Nothing while a run has the turn: it waits for its next attempt, say; or where the next is not due yet."""
+        del count, after
+        head = await self._order.release_next(limit.name, sends_wakeup=True)
+        return Released([head["_id"]] if head is not None and "lane" in head else ())

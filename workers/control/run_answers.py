@@ -1,0 +1,197 @@
+"""Answers: what a person says to a run that waits for one. When each question is answered, the run is queued.
+
+An answer names its question, by number or id, and is kept with it: a run may have asked the next one meanwhile, and
+must not take an old answer for it. Each answer is one atomic update, so that of two at once to one question one counts
+and the other is refused. An answer that is given again, since its giver never heard of the first, is the same answer.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workers.control.control_errors import RefusedError, RunNotFoundError
+from workers.control.run_change import log_labels
+from workers.control.waiting_questions import is_named, waiting_questions
+from workers.store.run import RunState
+from workers.store.run_changes import RunChanges
+from workers.store.run_document import Document
+from workers.store.run_reads import RunReads
+from workers.store.run_store import RunStore
+from workers.store.storable import NotStorableError, check_storable
+from workers.wakeup_sender import WakeupSender
+
+log = logging.getLogger(__name__)
+
+MAX_ANSWER = 256 * 1024  # bytes
+MAX_ANSWERS = 2 * 1024 * 1024  # of one run, which keeps them all
+MAX_BY = 200
+MAX_QUESTIONS = 20  # of one turn, see `workflows.chat.questions.package_call`
+MAX_SHOWN = 40  # of a question's name that was never asked
+
+# Never a context or an input: those may be megabytes.
+_READ_FIELDS = ("app_id", "workflow", "state", "lease.token", "answers", "question", "questions", "cancel_requested")
+
+_ANSWER_FIELDS = ("by", "name", "message", "responses")
+
+Responses = Mapping[str, Mapping[str, Any]]
+
+
+class InvalidAnswerError(ValueError):
+    """Not what an answer looks like, whatever the run asks; the text names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerResult:
+    """`number`: that of the question. `repeated`: the answer was there already. `waiting`: the numbers of the questions
+    that still wait; the run goes on when there is none."""
+
+    run_id: str
+    number: int
+    repeated: bool
+    waiting: tuple[int, ...] = ()
+
+
+async def submit_answer(  # noqa: PLR0913 -- an answer has this many parts, most of which are left out
+    store: RunStore,
+    wake: WakeupSender,
+    run_id: str,
+    *,
+    question: int | str,
+    by: str,
+    name: str | None = None,
+    message: str | None = None,
+    responses: Responses | None = None,
+    app_id: str | None = None,
+) -> AnswerResult:
+    """`by` is who is known to answer, `name` what the caller says of itself. UnfitAnswerError, RunNotFoundError, or
+    RefusedError: the run asks nothing, or something else."""
+    given = _check_answer(by, name, message, responses)
+    for _ in range(MAX_QUESTIONS + 1):  # answers to other questions of the run may come in between
+        run = await RunReads(store).find_fields(run_id, _READ_FIELDS, app_id=app_id)
+        if run is None:
+            raise RunNotFoundError(run_id)
+        run["answers"], waiting = run.get("answers") or [], list(waiting_questions(run))
+        earlier = _earlier_answer(run, question)
+        if earlier is not None:
+            number = _check_repeated(run, earlier, given)
+            return AnswerResult(run_id, number, repeated=True, waiting=_numbers(waiting))
+        asked = _find_question(run, waiting, question)
+        _refuse_invalid(run, asked, given)
+        left = [each for each in waiting if each["number"] != asked["number"]]
+        if await RunChanges(store).add_answer(run, asked, given, left=left):
+            if not left:
+                wake.send(run_id)
+            log.info("run_answered", extra={**log_labels(run, by), "number": asked["number"], "waiting": len(left)})
+            return AnswerResult(run_id, asked["number"], repeated=False, waiting=_numbers(left))
+    raise RefusedError(f"{run_id} changed while it was answered; look at it with `unattended runs show {run_id}`")
+
+
+def _numbers(questions: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
+    return tuple(each["number"] for each in questions)
+
+
+def _check_answer(by: str, name: str | None, message: str | None, responses: Responses | None) -> Document:
+    """What is kept of it, beside when and what it is an answer to."""
+    if not by.strip() or len(by) > MAX_BY or (name is not None and (not name.strip() or len(name) > MAX_BY)):
+        raise InvalidAnswerError(f"by: say who answers, in at most {MAX_BY} characters")
+    if message is None and not responses:
+        raise InvalidAnswerError("an answer has a message, or responses for tools")
+    if message is not None and not message.strip():
+        raise InvalidAnswerError("message: it is empty")
+    for tool, keys in (responses or {}).items():
+        if not isinstance(keys, Mapping):
+            raise InvalidAnswerError(f'responses: {tool}: write keys and values, such as {{"approved": true}}')
+    said = None if not responses else dict(responses)
+    given = {"by": by, "name": name, "message": message, "responses": said}
+    try:
+        size = sum(check_storable(value, path=field, any_key=True) for field, value in given.items())
+    except NotStorableError as error:
+        raise InvalidAnswerError(str(error)) from None
+    if size > MAX_ANSWER:
+        raise InvalidAnswerError(
+            f"the answer is larger than {MAX_ANSWER // 1024} KB; give a reference to what is large"
+        )
+    return {field: value for field, value in given.items() if value is not None}
+
+
+def _earlier_answer(run: Document, question: int | str) -> Document | None:
+    """The answer that this question has already. Those of an older version are numbered by their order."""
+    by_people = (each for each in run["answers"] if not each.get("standing"))
+    for order, each in enumerate(by_people, start=1):
+        if question in (each.get("number", order), (each.get("question") or {}).get("id")):
+            return {"number": order, **each}
+    return None
+
+
+def _check_repeated(run: Document, earlier: Document, answer: Document) -> int:
+    """The number of the question whose answer this one repeats. RefusedError when it is another answer."""
+    number: int = earlier["number"]
+    if {name: earlier[name] for name in _ANSWER_FIELDS if name in earlier} != answer:
+        raise RefusedError(f"question {number} of {run['_id']} was answered by {earlier['by']}")
+    return number
+
+
+def _find_question(run: Document, waiting: Sequence[Mapping[str, Any]], question: int | str) -> Mapping[str, Any]:
+    if run["state"] != RunState.NEEDS_HUMAN:
+        raise RefusedError(f"{run['_id']} {describe_state(run)}")
+    if not waiting and question == len(run["answers"]) + 1:
+        return {"number": question, "kind": "unknown"}  # an early version kept nothing of what it asked
+    asked = next((each for each in waiting if is_named(each, question)), None)
+    if asked is None:
+        numbers = ", ".join(map(str, _numbers(waiting)))
+        shown = str(question)[:MAX_SHOWN]
+        raise RefusedError(f"{run['_id']} has asked no question {shown}; it waits for an answer to {numbers}")
+    return asked
+
+
+def _refuse_invalid(run: Document, question: Mapping[str, Any], answer: Document) -> None:
+    run_id, answers = run["_id"], run["answers"]
+    if run.get("cancel_requested") is not None:
+        raise RefusedError(f"{run_id} is to be cancelled, as {run['cancel_requested']['by']} wishes")
+    refused = _find_mismatch(question, answer)
+    if refused is not None:
+        raise RefusedError(f"{run_id} {refused}")
+    kept = [
+        {name: each[name] for name in _ANSWER_FIELDS if name in each} for each in answers if not each.get("standing")
+    ]
+    if sum(check_storable(each, any_key=True) for each in [*kept, answer]) > MAX_ANSWERS:
+        raise RefusedError(f"{run_id} has more than {MAX_ANSWERS // 1024} KB of answers, and takes no more")
+
+
+def _find_mismatch(question: Mapping[str, Any], answer: Document) -> str | None:
+    """Why this is no answer to this question: the run would only ask again."""
+    if question.get("kind") == "message" and "message" not in answer:
+        return "waits for what a user says: answer with a message"
+    if question.get("kind") != "tool":
+        return None
+    names = [name for name in dict.fromkeys((question["tool"], question.get("function"))) if name]
+    if "message" in answer:
+        return f"waits for the tool {names[0]}, which takes no message: answer with responses for {names[0]}"
+    if len(answer["responses"]) != 1 or not answer["responses"].keys() <= set(names):
+        return f"waits for {' or '.join(names)}, and gets responses for {', '.join(answer['responses'])}"
+    [response] = answer["responses"].values()
+    return _find_choice_mismatch(question, response)
+
+
+def _find_choice_mismatch(question: Mapping[str, Any], response: Mapping[str, Any]) -> str | None:
+    choices = question.get("choices")
+    if not choices:
+        return None
+    key = question["keys"][0]
+    if response.get(key) in choices:
+        return None
+    return f"waits for a choice: answer {key} with {' or '.join(choices)}"
+
+
+_STATE_TEXTS: Mapping[str, str] = {
+    RunState.QUEUED: "asks nothing now: it is queued, and goes on when a worker takes it",
+    RunState.RUNNING: "asks nothing now: it is running",
+    RunState.PARKED: "asks nothing: it is parked, and can be replayed or discarded",
+}
+
+
+def describe_state(run: Mapping[str, Any]) -> str:
+    """What a run does that asks nothing."""
+    ended = f"asks nothing any more: it has ended as {run['state']}, and can be replayed"
+    return _STATE_TEXTS.get(run["state"], ended)

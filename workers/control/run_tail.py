@@ -1,0 +1,143 @@
+"""Following: what happens to one run, or to all that match, told as it happens.
+
+The store is asked every 0.3 seconds while something happens and every 2 seconds while nothing does. How much a look
+costs does not depend on how many runs there are: it asks, each by an index, for runs that were accepted or ended since
+the last look, for those that are worked on, and for those that were seen going before.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from workers.control.control_errors import RunNotFoundError
+from workers.control.run_events import ENDED, EventCursor, RunEvent, cursor_before, cursor_of, events_since
+from workers.store.followed_runs import FollowedRuns
+from workers.store.run import TERMINAL
+from workers.store.run_document import Document
+from workers.store.run_filter import RunFilter
+from workers.store.run_reads import RunReads
+from workers.store.run_store import RunStore
+
+MIN_PAUSE_S, MAX_PAUSE_S = 0.3, 2.0
+# Acceptors' clocks may differ from the store's, and a write takes its time to reach a majority.
+OVERLAP = timedelta(seconds=10)
+MAX_FOLLOWED = 1_000
+_TERMINAL_STATES = frozenset(state.value for state in TERMINAL)
+_READ_FIELDS = (
+    "app_id",
+    "workflow",
+    "trigger.name",
+    "state",
+    "hold",
+    "held_by",
+    "lease",
+    "turn",
+    "history",
+    "not_before",
+    "outcome",
+    "cancel_requested",
+    "resolved",
+    "created_at",
+    "claimed_at",
+    "finished_at",
+)
+
+
+async def follow_run(store: RunStore, run_id: str, *, app_id: str | None = None) -> AsyncIterator[RunEvent]:
+    """From its acceptance on, until it ends or rests."""
+    told, pace = EventCursor(), _PollInterval()
+    while True:
+        run = await RunReads(store).find_fields(run_id, _READ_FIELDS, app_id=app_id)
+        if run is None:
+            raise RunNotFoundError(run_id)
+        turns = await _read_turns(store, [(run, told)])
+        found = list(events_since(told, run, turns.get(run_id, [])))
+        for each in found:
+            yield each if told == EventCursor() else _with_time(each)
+        if run["state"] in ENDED:
+            return
+        told = cursor_of(run)
+        await pace.pause(is_busy=bool(found))
+
+
+async def follow_all(store: RunStore, run_filter: RunFilter, *, since: datetime) -> AsyncIterator[RunEvent]:
+    """From a moment by the store's clock on, without an end. Not by state: that is what changes."""
+    follower, pace = _Follower(store, run_filter, since), _PollInterval()
+    while True:
+        busy = False
+        async for each in follower.poll():
+            busy = True
+            yield each
+        await pace.pause(is_busy=busy)
+
+
+def _with_time(event: RunEvent) -> RunEvent:
+    """Where nobody noted when it happened: it was just now."""
+    return event if event.at is not None else replace(event, at=datetime.now(UTC))
+
+
+async def read_store_time(store: RunStore) -> datetime:
+    return await FollowedRuns(store).now()
+
+
+class _PollInterval:
+    def __init__(self) -> None:
+        self._pause_s = MIN_PAUSE_S
+
+    async def pause(self, *, is_busy: bool) -> None:
+        self._pause_s = MIN_PAUSE_S if is_busy else min(self._pause_s * 1.3, MAX_PAUSE_S)
+        await asyncio.sleep(self._pause_s)
+
+
+class _Follower:
+    def __init__(self, store: RunStore, run_filter: RunFilter, began_at: datetime) -> None:
+        self._store = store
+        self._run_filter = run_filter
+        self._began_at = began_at
+        self._polled_at = began_at
+        self._cursors: dict[str, EventCursor] = {}
+        self._ended_at: dict[
+            str, datetime
+        ] = {}  # kept for a while, so that what the overlap finds again is not told again
+
+    async def poll(self) -> AsyncIterator[RunEvent]:
+        now = await read_store_time(self._store)
+        first_news = max(self._began_at, self._polled_at - OVERLAP)
+        runs = await self._find_changing()
+        changed = []
+        for run in runs.values():
+            told = self._cursors.get(run["_id"]) or cursor_before(run, first_news)
+            if told != cursor_of(run):
+                changed.append((run, told))
+        turns = await _read_turns(self._store, changed)
+        for run, told in changed:
+            for each in events_since(told, run, turns.get(run["_id"], [])):
+                yield _with_time(each)
+        self._update_cursors(runs, now)
+        self._polled_at = now
+
+    async def _find_changing(self) -> dict[str, Document]:
+        known = [run_id for run_id in self._cursors if run_id not in self._ended_at]
+        since = self._polled_at - OVERLAP
+        return await FollowedRuns(self._store).find_moving(
+            self._run_filter, _READ_FIELDS, since=since, ended=ENDED, known=known
+        )
+
+    def _update_cursors(self, runs: dict[str, Document], now: datetime) -> None:
+        for run_id, run in runs.items():
+            self._cursors[run_id] = cursor_of(run)
+            if run["state"] in _TERMINAL_STATES:
+                self._ended_at.setdefault(run_id, now)
+        for run_id in [run_id for run_id, at in self._ended_at.items() if at < now - 3 * OVERLAP]:
+            del self._ended_at[run_id]
+            self._cursors.pop(run_id, None)
+        going = [run_id for run_id in self._cursors if run_id not in self._ended_at]
+        for run_id in going[: max(len(going) - MAX_FOLLOWED, 0)]:
+            del self._cursors[run_id]  # the oldest of a long backlog: met again as soon as it is worked on
+
+
+async def _read_turns(store: RunStore, runs: Iterable[tuple[Document, EventCursor]]) -> dict[str, list[dict[str, Any]]]:
+    wanted = ((run["_id"], told.turn, run["turn"]) for run, told in runs)
+    return await FollowedRuns(store).turns_between(wanted)

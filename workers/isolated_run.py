@@ -1,0 +1,173 @@
+"""One run in a process of its own: what a suspect of killing its workers is served by.
+
+The worker that claimed the run has started this process and renews the lease until it has begun. From then on this is
+the owner like any other, with a heartbeat and a watchdog of its own; it goes on when that worker dies.
+"""
+
+import gc
+import json
+import logging
+import os
+import select
+import signal
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pymongo.errors import PyMongoError
+
+from workers.celery import configure
+from workers.embedded_services import with_services
+from workers.logs import configure_logging
+from workers.process.shutdown import CUT_OFF, HANDED_BACK, ShutdownDeadline, end_process
+from workers.process.worker import WorkerProcess
+from workers.run_loop import execute
+from workers.settings import Settings, SettingsError, load_settings
+from workflows.models_file import ModelsFileError
+from workflows.operator_file import OperatorFileError
+
+log = logging.getLogger(__name__)
+
+# Where memory is short, the kernel ends these before their worker, which has all other runs.
+_OOM_SCORE = "1000"
+
+
+class IsolatedRun:
+    def __init__(self, settings: Settings, report_started: Callable[[], None]) -> None:
+        self._settings = settings
+        self._report_started = report_started
+        self._worker: WorkerProcess | None = None
+        self._is_draining = False
+        self._shutdown = ShutdownDeadline(lambda: 1)  # this process ends with its run, not when it is idle
+
+    def install_signal_handlers(self) -> None:
+        """Those that its worker passes on. A terminal's do not come here."""
+        signal.signal(signal.SIGTERM, lambda *_: self._drain(at_once=False))
+        signal.signal(signal.SIGQUIT, lambda *_: self._drain(at_once=True))
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        self._shutdown.start(grace_s=self._settings.grace_s)
+
+    def _drain(self, *, at_once: bool) -> None:
+        """In a signal handler: takes no lock and writes no log."""
+        self._is_draining = True
+        self._shutdown.begin_with_code(HANDED_BACK)
+        worker = self._worker
+        if worker is not None:
+            worker.drain_at_once() if at_once else worker.drain()
+
+    def serve(self, run_id: str, token: int) -> None:
+        worker = WorkerProcess(self._settings, isolation_slots=0)
+        try:
+            worker.start()
+            self._worker = worker
+            if self._is_draining:
+                worker.drain()
+            worker.submit(self._execute(worker, run_id, token)).result()
+        finally:
+            self._shutdown.begin_with_code(HANDED_BACK)  # whatever hangs while it stops
+            worker.stop()
+
+    async def _execute(self, worker: WorkerProcess, run_id: str, token: int) -> None:
+        claim = await worker.repository.find_claim(run_id, token)
+        if claim is None or self._is_draining:
+            return
+        self._report_started()
+        await execute(claim, worker.services)
+        released = await worker.admission.release_after(claim)
+        if released is not None:
+            worker.wakeups.send(released)
+
+
+def serve_run(settings: Settings, request: Mapping[str, Any], report_started: Callable[[], None]) -> NoReturn:
+    """Ends this process. Before it has reported that it began, nothing of a package has run in it."""
+    configure_logging(role="worker", log_format=settings.log_format, log_level=settings.log_level)
+    code = HANDED_BACK
+    try:
+        configure(settings)
+        alone = IsolatedRun(settings, report_started)
+        alone.install_signal_handlers()
+        alone.serve(request["run_id"], request["token"])
+    except (ModelsFileError, OperatorFileError, SettingsError, PyMongoError, OSError) as error:
+        log.error("worker_cannot_start", extra={"run_id": request["run_id"], "error": str(error)[:300]})
+        code = CUT_OFF
+    except BaseException:  # the outermost step of this process, which must not go on as its server
+        log.exception("run_alone_failed", extra={"run_id": request["run_id"]})
+        code = CUT_OFF
+    end_process(code)
+    raise AssertionError("unreachable: the process has ended")
+
+
+def main() -> None:
+    settings = with_services(load_settings())
+    gc.freeze()
+    IsolationServer(settings).serve()
+
+
+class IsolationServer:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._owners: dict[int, str] = {}  # by process id, of those that live
+        self._wakeup_reader, self._wakeup_writer = os.pipe()
+
+    def serve(self) -> None:
+        """Until stdin is closed."""
+        os.set_blocking(self._wakeup_writer, False)
+        signal.set_wakeup_fd(self._wakeup_writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        unread = b""
+        while True:
+            readable, _, _ = select.select([0, self._wakeup_reader], [], [])
+            if self._wakeup_reader in readable:
+                os.read(self._wakeup_reader, 4096)
+                self._report_ended()
+            if 0 not in readable:
+                continue
+            chunk = os.read(0, 65_536)
+            if not chunk:
+                return
+            *lines, unread = (unread + chunk).split(b"\n")
+            for line in lines:
+                self._fork(json.loads(line))
+
+    def _fork(self, request: dict[str, Any]) -> None:
+        try:
+            pid = os.fork()
+        except OSError as error:  # no memory, no process numbers
+            write_report(owner=request["owner"], ended=1, error=str(error))
+            return
+        if pid == 0:
+            self._run_child(request)
+        self._owners[pid] = request["owner"]
+        write_report(owner=request["owner"], pid=pid)
+
+    def _run_child(self, request: dict[str, Any]) -> NoReturn:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()  # a signal to its process group is its own affair
+        with suppress(OSError):
+            Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
+        for each in (self._wakeup_reader, self._wakeup_writer):
+            os.close(each)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+
+        def report_begun() -> None:
+            write_report(owner=request["owner"], begun=True)
+            os.dup2(2, 1)  # what a package prints is no report
+
+        serve_run(self._settings, request, report_begun)
+
+    def _report_ended(self) -> None:
+        for pid in tuple(self._owners):
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if found:
+                write_report(owner=self._owners.pop(pid), ended=os.waitstatus_to_exitcode(status))
+
+
+def write_report(**report: Any) -> None:
+    """One short line, so that reports of several processes do not mix. A worker that is gone misses none."""
+    with suppress(BrokenPipeError):
+        os.write(1, json.dumps(report).encode() + b"\n")

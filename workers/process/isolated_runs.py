@@ -1,0 +1,254 @@
+"""Runs alone: each suspect of killing its workers is worked on in a process of its own, beside this worker.
+
+1. `lanes` claims a suspect only where a place is reserved here, under an owner's name of its own.
+2. A server process (`workers.isolated_run`), started for the first suspect, forks the one that serves it. Until
+   that has begun, the lease is renewed from here.
+3. The process ends with its run. If it ends without having given the run up, that loss is the run's own, and known at
+   once: the lease need not run out, and no other run was beside it.
+4. What ends before any code of the package ran is no fault of the run's: it is handed back.
+5. A worker that stops passes that on. When it dies, its processes finish their runs, or a steady stream of others'
+   poison in the worker would keep them from ever getting on.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pymongo.errors import PyMongoError
+
+from workers.process.worker_metrics import WorkerMetrics
+from workers.settings import Settings, as_environment
+from workers.store.mongo_repository import BEATS_PER_LEASE, MongoRunRepository
+from workers.store.run import Claim, LeaseLostError, run_labels
+from workers.store.run_store import RunStore
+from workers.store.worker_losses import WorkerLosses
+from workflows.chat.package_code.working_directory import WORKING_DIRECTORY
+
+log = logging.getLogger(__name__)
+
+ISOLATION_SLOTS = 4
+START_TIMEOUT_S = 60.0
+RETRY_DELAY = timedelta(seconds=5)
+_PROGRAM = Path(__file__).resolve().parents[2] / "unattended.py"
+# Our packages are bound by location, as the command does it: a user may have folders of the same names on the path.
+_BOOT = (
+    "import runpy, sys; program, sys.path[:] = sys.argv[1], sys.argv[2:]; "
+    "runpy.run_path(program)['bind_packages'](); "
+    "from workers.isolated_run import main; main()"
+)
+
+
+@dataclass(slots=True)
+class _IsolatedChild:
+    exit_code: "asyncio.Future[int | None]"  # its exit code; None where the server died before it was known
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    pid: int | None = None
+
+
+class IsolatedProcesses:
+    """Everything but `drain` is called in the worker's loop."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: RunStore,
+        ownership: MongoRunRepository,
+        metrics: WorkerMetrics,
+        *,
+        slots: int = ISOLATION_SLOTS,
+    ) -> None:
+        self._settings = settings
+        self._ownership = ownership
+        self._losses = WorkerLosses(store)
+        self._metrics = metrics
+        self._slots = slots
+        self._server: subprocess.Popen[bytes] | None = None
+        self._children: dict[str, _IsolatedChild] = {}  # by owner
+        self._drain_signal: signal.Signals | None = None
+
+    def has_room(self) -> bool:
+        return self._slots > 0 and self._drain_signal is None
+
+    def reserve(self) -> bool:
+        if not self.has_room():
+            return False
+        self._slots -= 1
+        return True
+
+    def release(self) -> None:
+        self._slots += 1
+
+    async def serve(self, claim: Claim) -> None:
+        """Until the run is given up, by its process or for it; then its place is free."""
+        self._metrics.add_isolated_runs(+1)
+        try:
+            log.info("run_alone", extra={**run_labels(claim.document), "owner": claim.owner})
+            served = await self._start(claim)
+            if served is not None:
+                await self._wait_until_started(claim, served)
+                code = await served.exit_code
+                await self._handle_exit(claim, served, code)
+            else:
+                await self._requeue(claim, "no process could be started for it")
+        finally:
+            self._children.pop(claim.owner, None)
+            self._metrics.add_isolated_runs(-1)
+            self.release()
+
+    async def _start(self, claim: Claim) -> _IsolatedChild | None:
+        loop = asyncio.get_running_loop()
+        served = self._children[claim.owner] = _IsolatedChild(loop.create_future())
+        request = {"run_id": claim.run_id, "token": claim.token, "owner": claim.owner}
+        try:
+            if self._server is None:
+                self._server = start_server(self._settings)
+                self._start_reader(self._server, loop)
+            os.write(stdin_of(self._server), json.dumps(request).encode() + b"\n")
+        except OSError as error:
+            log.warning("run_alone_not_started", extra={**run_labels(claim.document), "error": str(error)[:300]})
+            return None
+        return served
+
+    def _start_reader(self, server: "subprocess.Popen[bytes]", loop: asyncio.AbstractEventLoop) -> None:
+        def read() -> None:
+            for line in server.stdout or ():
+                _call_in_loop(loop, self._on_report, json.loads(line))
+            _call_in_loop(loop, self._on_server_exit, server)
+
+        threading.Thread(target=read, name="runs alone", daemon=True).start()
+
+    def _on_report(self, report: Mapping[str, Any]) -> None:
+        served = self._children.get(report["owner"])
+        if served is None:
+            return
+        if "pid" in report:
+            served.pid = report["pid"]
+            if self._drain_signal is not None:
+                _send_signal(served.pid, self._drain_signal)
+        elif "begun" in report:
+            served.started.set()
+        elif not served.exit_code.done():
+            served.exit_code.set_result(report["ended"])
+
+    def _on_server_exit(self, server: "subprocess.Popen[bytes]") -> None:
+        """Killed, or ended by `close`: what became of its processes is only seen by their leases."""
+        server.wait()
+        if self._server is server:
+            self._server = None
+            for served in self._children.values():
+                if not served.exit_code.done():
+                    served.exit_code.set_result(None)
+
+    async def _wait_until_started(self, claim: Claim, child: _IsolatedChild) -> None:
+        loop = asyncio.get_running_loop()
+        begun = asyncio.ensure_future(child.started.wait())
+        give_up_at = loop.time() + START_TIMEOUT_S
+        try:
+            while not begun.done() and not child.exit_code.done():
+                if loop.time() > give_up_at:
+                    self._kill_start(child)
+                every_s = self._settings.lease_s / BEATS_PER_LEASE
+                await asyncio.wait((begun, child.exit_code), timeout=every_s, return_when=asyncio.FIRST_COMPLETED)
+                if not begun.done() and not child.exit_code.done():
+                    with suppress(PyMongoError, LeaseLostError):  # its process finds the lease lost as well
+                        await self._ownership.renew(claim)
+        finally:
+            begun.cancel()
+
+    def _kill_start(self, child: _IsolatedChild) -> None:
+        """Without a process for it, the server itself hangs. The next suspect gets a new one."""
+        if child.pid is not None:
+            _send_signal(child.pid, signal.SIGKILL)
+        elif self._server is not None:
+            self._server.kill()
+
+    async def _handle_exit(self, claim: Claim, child: _IsolatedChild, code: int | None) -> None:
+        if not child.started.is_set():
+            await self._requeue(claim, "the process for it could not start")
+        elif code is not None:
+            await self._charge_loss(claim, code)
+
+    async def _charge_loss(self, claim: Claim, code: int) -> None:
+        """Where the process has given the run up, this finds nothing to do."""
+        why = f"its process ended with {describe_exit(code)}"
+        try:
+            run = await self._ownership.find_claim(claim.run_id, claim.token)
+            if run is None:
+                self._metrics.record_isolated_end(is_lost=False)
+                return
+            lost = await self._losses.charge(dict(run.document), extra_query={}, cause=why, seen_isolated=True)
+            self._metrics.record_isolated_end(is_lost=lost is not None)
+        except PyMongoError as error:  # left to its lease
+            log.warning("loss_not_charged", extra={**run_labels(claim.document), "error": type(error).__name__})
+
+    async def _requeue(self, claim: Claim, reason: str) -> None:
+        with suppress(PyMongoError, LeaseLostError):  # the reconciler finds it by its lease
+            await self._ownership.requeue(claim, delay=RETRY_DELAY, counts_as_attempt=False, reason=reason)
+
+    def drain(self, *, at_once: bool = False) -> None:
+        """In a signal handler, maybe: takes no lock and writes no log."""
+        self._drain_signal = signal.SIGQUIT if at_once else signal.SIGTERM
+        for served in list(self._children.values()):
+            if served.pid is not None and not served.exit_code.done():
+                _send_signal(served.pid, self._drain_signal)
+
+    def drop(self) -> None:
+        """In a forked copy of this process: the server ends when no process holds its stdin. Not by closing the
+        files, whose locks the reading thread may hold."""
+        for pipe in () if self._server is None else (self._server.stdin, self._server.stdout):
+            if pipe is not None:
+                os.close(pipe.fileno())
+
+    def close(self) -> None:
+        self.drain()
+        server = self._server
+        if server is not None and server.stdin is not None:
+            with suppress(OSError):
+                server.stdin.close()
+
+
+def start_server(settings: Settings) -> "subprocess.Popen[bytes]":
+    """In a session of its own: a supervisor that ends what its worker left behind leaves these their runs."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", _BOOT, str(_PROGRAM), *sys.path],
+        env=as_environment(settings),
+        cwd=WORKING_DIRECTORY.home,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def stdin_of(server: "subprocess.Popen[bytes]") -> int:
+    if server.stdin is None:
+        raise BrokenPipeError("the server of runs alone has no stdin")
+    return server.stdin.fileno()
+
+
+def describe_exit(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    with suppress(ValueError):
+        return signal.Signals(-code).name
+    return f"signal {-code}"
+
+
+def _send_signal(pid: int, signal_number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal_number)
+
+
+def _call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[[Any], None], argument: Any) -> None:
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(function, argument)

@@ -1,0 +1,137 @@
+"""Losses: what a run is charged with when its worker dies, and what becomes of it.
+
+1. A worker holds hundreds of runs, and what killed it is not known. So a loss beside others is charged to all of them,
+   and parks none.
+2. A run that lost `SUSPECT_LOSSES` workers without a turn in between is a suspect: its lane is one that only a process
+   of its own serves (`workers.process.isolated_runs`).
+3. Only a loss there, seen by the worker that had started the process, counts to the `MAX_LOSSES_ALONE` that park it.
+4. A suspect whose process and worker die together, as when a machine goes away, is charged with a loss as in 1. It
+   waits longer each time, and `MAX_LOSSES` of all kinds park it, or what takes whole machines down would never rest.
+"""
+
+import logging
+from typing import Any
+
+from accounting.totals.usage_query import run_totals
+from workers.store.run import SUSPECT_LOSSES, RunState, run_labels
+from workers.store.run_document import (
+    CLEAR_LEASE,
+    CLEAR_ORDER_HEAD,
+    ENDED_IF_CANCELLED,
+    NOT_READY,
+    READY,
+    Document,
+    append_history,
+    literal,
+)
+from workers.store.run_store import RunStore
+from workers.store.run_transitions import transition_filter
+from workflows.outcome import OutcomeKind
+
+log = logging.getLogger(__name__)
+
+MAX_ISOLATED_LOSSES = 5
+MAX_LOSSES = 20
+ISOLATED_PAUSE_S = 1.0  # before the second time alone; then twice as long each time
+UNSEEN_PAUSE_S = 10.0
+MAX_PAUSE_S = 300.0
+LOSS_FIELDS = ("app_id", "workflow", "worker_losses", "losses_alone", "lease", "cancel_requested", "order.key")
+_EVENTS = {
+    RunState.QUEUED: "run_reclaimed",
+    RunState.PARKED: "run_parked",
+    RunState.CANCELLED: "run_cancelled",
+}
+
+
+class WorkerLosses:
+    def __init__(self, store: RunStore) -> None:
+        self._database = store.database
+        self._runs = store.runs
+        self._order = store.order
+
+    async def charge(
+        self, run: Document, *, extra_query: Document, cause: str, seen_isolated: bool = False
+    ) -> RunState | None:
+        """What became of the run as it was read; None when it has changed since, or does not match `also`."""
+        losses, alone = run["worker_losses"] + 1, (run.get("losses_alone") or 0) + seen_isolated
+        target = target_of(run, losses, alone)
+        seen = {
+            **extra_query,
+            "_id": run["_id"],
+            "state": transition_filter(RunState.RUNNING, target),
+            "lease.token": run["lease"]["token"],
+            "worker_losses": run["worker_losses"],  # a turn that was committed meanwhile makes them none
+            # Asked for only now: the next pass knows, and then says what the run used up to its end.
+            "cancel_requested": {"$ne": None} if target is RunState.CANCELLED else None,
+        }
+        change = await self._change(run, target, losses, alone, cause=cause, seen_isolated=seen_isolated)
+        written = await self._runs.update_one(seen, change)
+        if written.matched_count == 0:
+            return None
+        lease = {"owner": run["lease"]["owner"], "worker_losses": losses, "losses_alone": alone}
+        log.warning(_EVENTS[target], extra={**run_labels(run), "reason": cause, **lease})
+        if target is not RunState.QUEUED:
+            await self._order.release_after(run)
+        return target
+
+    async def _change(
+        self, run: Document, target: RunState, losses: int, alone: int, *, cause: str, seen_isolated: bool
+    ) -> list[Document]:
+        taken = {
+            **CLEAR_LEASE,
+            **append_history(OutcomeKind.WORKER_LOST.value, f"{cause}; {describe_losses(losses, alone)}"),
+            "state": target.value,
+            "worker_losses": losses,
+            "losses_alone": alone,
+        }
+        if target is RunState.QUEUED:
+            pause_s = pause_before_next(run, losses, alone, seen_isolated=seen_isolated)
+            return [{"$set": taken}, *_requeue_stages(pause_s)]
+        usage = {"usage": literal((await run_totals(self._database, run["_id"])).as_json())}
+        if target is RunState.CANCELLED:
+            return [{"$set": {**taken, **usage}}, {"$set": ENDED_IF_CANCELLED}]
+        outcome = {"kind": OutcomeKind.WORKER_LOST.value, "reason": loss_reason(losses, alone), "error": None}
+        return [
+            {"$set": {**taken, **usage, **NOT_READY, **CLEAR_ORDER_HEAD, "outcome": outcome, "finished_at": "$$NOW"}}
+        ]
+
+
+def describe_losses(losses: int, alone: int) -> str:
+    return f"{losses} worker{'s' if losses != 1 else ''} lost{describe_isolated_losses(alone)}"
+
+
+def loss_reason(losses: int, alone: int) -> str:
+    return f"its worker was lost {losses} times{describe_isolated_losses(alone)}"
+
+
+def describe_isolated_losses(alone: int) -> str:
+    return f", {alone} of them while it ran alone" if alone else ""
+
+
+def pause_before_next(run: Document, losses: int, alone: int, *, seen_isolated: bool) -> float:
+    """No pause after a loss beside others: a run that becomes a suspect by it harms none of them the next time."""
+    if seen_isolated:
+        return float(ISOLATED_PAUSE_S * 2 ** (alone - 1))
+    if was_isolated(run):
+        return float(min(UNSEEN_PAUSE_S * 2 ** max(losses - SUSPECT_LOSSES - alone - 1, 0), MAX_PAUSE_S))
+    return 0.0
+
+
+def was_isolated(run: Any) -> bool:
+    """Whether its owner is a process that has no other run."""
+    return bool(run["lease"].get("alone"))
+
+
+def _requeue_stages(pause_s: float) -> list[Document]:
+    """Runs that were lost together come back apart."""
+    lost = {"wakes": 0, "last_requeue": {"reason": OutcomeKind.WORKER_LOST.value, "at": "$$NOW"}}
+    if pause_s == 0:
+        return [{"$set": {**lost, **READY, "wake_at": "$$NOW"}}]
+    due = {"$add": ["$$NOW", {"$multiply": [pause_s * 1000, {"$add": [0.5, {"$rand": {}}]}]}]}
+    return [{"$set": {**lost, "not_before": due}}, {"$set": {"wake_at": "$not_before"}}]  # each $rand is another one
+
+
+def target_of(run: Document, losses: int, alone: int) -> RunState:
+    if run.get("cancel_requested") is not None:
+        return RunState.CANCELLED
+    return RunState.PARKED if alone >= MAX_ISOLATED_LOSSES or losses >= MAX_LOSSES else RunState.QUEUED
