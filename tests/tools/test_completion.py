@@ -144,13 +144,13 @@ def test_completion_is_silent_about_what_is_wrong(wrong: dict[str, str]) -> None
 def test_completing_names_imports_no_library_that_it_does_not_need() -> None:
     code = """
 import sys
-from ops.cli import completing
-completing.PATIENCE_S = 30
-leave = completing.leave_if_completed
+from ops.cli import completion as completing
+completing.TIMEOUT_S = 30
+leave = completing.exit_if_completed
 def tell():
     print("imported", sorted({"ag2", "openai", "celery", "rich", "fastapi", "asyncio"} & sys.modules.keys()))
     leave()
-completing.leave_if_completed = tell
+completing.exit_if_completed = tell
 from ops.cli.main import run
 run()
 """

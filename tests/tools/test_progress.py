@@ -14,7 +14,7 @@ import pytest
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 COUNTS = """
-from ops.cli.progress import progress
+from ops.cli.progress import show_progress
 for number in (5, 100, None):
     with show_progress("working", number) as report:
         report(50, 1200) if number is None else report(number // 2)
@@ -26,7 +26,7 @@ from types import SimpleNamespace
 from ops.cli.packages.verdicts import print_verdict
 from workflows.package.readers.entry_counts import EntryCounts
 from workflows.package.findings import Finding
-found = SimpleNamespace(name="P", verdict="refused", obstacles=(), counts=Counts(), folder=Path("."),
+found = SimpleNamespace(name="P", verdict="refused", obstacles=(), counts=EntryCounts(), folder=Path("."),
                         findings=(Finding("error", "c", "agents.yaml", "", "is missing"),))
 print_verdict(found, Path("P"))
 """

@@ -19,10 +19,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.parametrize("watch", [False, 
 PARENT = """
 import asyncio, json, sys
 from pathlib import Path
-from ops.processes.child_process import start_tied
+from ops.processes.child_process import start_child
 async def main():
     argv, last_signal, watch, log = json.loads(sys.argv[1])
-    child = await start_tied(argv, last_signal=last_signal, watch=watch, output=Path(log))
+    child = await start_child(argv, death_signal=last_signal, watch=watch, output=Path(log))
     print(child.pid, flush=True)
     await asyncio.Event().wait()
 asyncio.run(main())

@@ -111,7 +111,7 @@ async def test_a_port_lost_in_a_race_to_another_server_is_replaced(
     async with embedded_servers(tmp_path / "stranger") as stranger:
         lost = [*ports(stranger)[::-1]]
         monkeypatch.setattr(
-            "ops.embedded.embedded_server.free_port",
+            "ops.embedded.embedded_server.find_free_port",
             lambda preferred: lost.pop(0) if lost else find_free_port(preferred),
         )
 

@@ -327,7 +327,7 @@ async def test_the_reconciler_releases_what_no_worker_released(store: RunStore, 
 async def test_very_many_unreleased_runs_are_released_in_bounded_parts(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.reconciler.order_releases.MOST_LET_GO", 2)
+    monkeypatch.setattr("workers.reconciler.order_releases.MAX_RELEASED", 2)
     await store.runs.insert_many([_document(f"doc {number}", as_held, "1") for number in range(5)])
     orders, let_go = OrderReleases(store, RecordedWakeups()), []
 
@@ -352,7 +352,7 @@ async def test_a_hundred_thousand_keys_are_looked_through_in_bounded_parts(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Smaller here: the parts too."""
-    monkeypatch.setattr("workers.reconciler.order_releases.MOST", 50)
+    monkeypatch.setattr("workers.reconciler.order_releases.MAX_ENTRIES", 50)
     keys = [f"doc {number:04}" for number in range(200)]
     await store.runs.insert_many([_document(key, as_head, "1") for key in keys if key != "doc 0123"])
     await store.runs.insert_many([_document(key, as_held, "2") for key in keys])

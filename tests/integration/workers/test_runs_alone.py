@@ -31,9 +31,9 @@ LEASE_S = 3
 HANGING_SERVER = """
 import subprocess
 from datetime import timedelta
-from workers.process import alone
+from workers.process import isolated_runs
 
-start_server, started = alone.start_server, []
+start_server, started = isolated_runs.start_server, []
 
 def start_hanging_server(settings):
     started.append(settings)
@@ -41,7 +41,8 @@ def start_hanging_server(settings):
         return start_server(settings)
     return subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-alone.BEGIN_WITHIN_S, alone.TRY_AGAIN_AFTER, alone.start_server = 10.0, timedelta(0), start_hanging_server
+isolated_runs.START_TIMEOUT_S, isolated_runs.RETRY_DELAY = 10.0, timedelta(0)
+isolated_runs.start_server = start_hanging_server
 """
 
 

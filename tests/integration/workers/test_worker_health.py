@@ -129,7 +129,7 @@ workers.process.worker_health.ASK_EVERY_S = 0.2
 workers.process.worker_health.DEAD_AFTER_S = 1
 signal.signal(signal.SIGUSR2, lambda *_: threading.Event().wait())
 """
-WATCHFUL = "import workers.process.worker as worker\nworker.STUCK_LEASES, worker.STUCK_AT_LEAST_S = 1, 3"
+WATCHFUL = "import workers.process.worker as worker\nworker.STUCK_LEASES, worker.MIN_STUCK_S = 1, 3"
 # Once: the next worker finds the file.
 BLOCKING = """
 import time

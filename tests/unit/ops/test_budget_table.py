@@ -146,11 +146,11 @@ DAY = "set --app acme --per day"
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ("set --app acme --per fortnight --usd 1", "--per is one of hour, day, month, total, run"),
-        (f"{DAY} --usd -1", "--usd is a number from 0 to 1,000,000,000"),
+        ("set --app acme --per fortnight --usd 1", "--per must be one of hour, day, month, total, run"),
+        (f"{DAY} --usd -1", "--usd must be a number from 0 to 1,000,000,000"),
         (f"{DAY} --usd ten", "'ten' is not a number; write it as 10"),
-        (f"{DAY} --usd nan", "--usd is a number"),
-        (f"{DAY} --tokens 1.5", "--tokens is a whole number of tokens"),
+        (f"{DAY} --usd nan", "--usd must be a number"),
+        (f"{DAY} --tokens 1.5", "--tokens must be a whole number of tokens"),
         (f"{DAY} --usd 1 --tokens 5", "a budget has one unit; for both, set two budgets"),
         (DAY, "a limit is needed, such as --usd 10 or --tokens"),
         ("set --app acme --usd 1", "Missing option '--per'"),

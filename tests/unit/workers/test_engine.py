@@ -309,7 +309,7 @@ async def test_a_run_goes_back_when_the_store_is_back(tmp_path: Path, method: st
 
 async def test_a_store_that_is_away_for_the_trace_hands_the_run_back_as_well(tmp_path: Path) -> None:
     class FaultyTracing(NoTracing):
-        async def link(self, claim: Claim, runs: LinkedRuns) -> None:
+        async def link_related_runs(self, claim: Claim, runs: LinkedRuns) -> None:
             del claim, runs
             raise AutoReconnect("away")
 

@@ -417,7 +417,7 @@ async def test_a_run_is_cancelled_while_it_waits_for_its_next_attempt(tmp_path: 
     [
         ({"answers": {"A": [{"txt": "x"}]}}, r"the script: answers.A\[0\].txt"),
         ({"answers": {"A": "x"}}, "the script: write answers"),
-        ({"answers": {"A": [{}]}}, r"the script: answers.A\[0\] says nothing"),
+        ({"answers": {"A": [{}]}}, r"the script: answers.A\[0\] is empty"),
         ({"default": {"text": object()}}, "not plain data"),
         (Path("/nowhere/answers.yaml"), "/nowhere/answers.yaml cannot be read"),
     ],

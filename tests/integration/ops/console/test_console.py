@@ -314,7 +314,7 @@ async def test_a_page_stays_small_whatever_there_is(console: Console, monkeypatc
     assert "more turns" not in (await visit.get(f"/console/runs/{run_id}")).text
     assert "inactive triggers" in (await visit.get("/console/")).text
     monkeypatch.setattr("ops.console.overview_page.MAX_TRIGGERS_SCANNED", 1)
-    monkeypatch.setattr("workers.control.run_detail.MOST_BYTES", 1_000)
+    monkeypatch.setattr("workers.control.run_detail.MAX_BYTES", 1_000)
     story = (await visit.get(f"/console/runs/{run_id}")).text
     assert (story.count('<li class="turn"'), "30 more turns" in story) == (20, True)
     assert "<strong>1</strong> <span>inactive of the first 1 triggers" in (await visit.get("/console")).text
