@@ -59,7 +59,7 @@ for orchestrator in sorted(Path(sys.argv[1]).glob("*/orchestrator.*")):
         code = PackageCode(package.folder, kind="hook")
         code.locate(Section({}, file="", path="", findings=findings), str(file), "", fields=("file", "function"))
         try:
-            PackageModules(package).module(file)
+            PackageModules(package).load_module(file)
             error = None
         except PackageDefect as defect:
             error = str(defect)

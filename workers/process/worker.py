@@ -9,7 +9,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from pymongo.asynchronous.database import AsyncDatabase
 
+from accounting.budgets.budget import Unit
 from accounting.budgets.run_budgets import RunBudgets
 from accounting.budgets.service import BudgetService
 from accounting.budgets.window_accounts import ReserverIdentity
@@ -137,12 +138,18 @@ class WorkerProcess:
             shutdown=self,
             redactor=self.redactor,
             prices=self._prices,
-            open_budgets=partial(RunBudgets, self.budgets),
+            open_budgets=self._open_budgets,
             tracing=self.tracing,
             max_attempts=self.settings.max_attempts,
             lease_s=self.settings.lease_s,
             verbose_debug=self.settings.verbose_debug,
         )
+
+    def _open_budgets(
+        self, *, app_id: str, workflow: str, amount_used: Callable[[Unit], int], has_begun: Callable[[], bool]
+    ) -> RunBudgets:
+        # Spelled out, not a partial: the type checker then compares these names with `OpenBudgets`.
+        return RunBudgets(self.budgets, app_id=app_id, workflow=workflow, amount_used=amount_used, has_begun=has_begun)
 
     async def _open(self, prices: PriceTable) -> None:
         database = connect(self.settings.mongodb_url or "", database=self.settings.database)

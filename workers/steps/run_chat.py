@@ -128,7 +128,7 @@ def run_meter(claim: Claim, services: RunServices, counters: RunCounters) -> Run
     budgets = services.open_budgets(
         app_id=owner.app_id,
         workflow=owner.workflow,
-        used=lambda unit: counters.tokens if unit == "tokens" else counters.cost_nano_usd,
+        amount_used=lambda unit: counters.tokens if unit == "tokens" else counters.cost_nano_usd,
         has_begun=lambda: counters.model_calls > 0,
     )
 

@@ -57,7 +57,7 @@ class RunReservations(Protocol):
 
 class OpenBudgets(Protocol):
     def __call__(
-        self, *, app_id: str, workflow: str, used: Callable[[Unit], int], has_begun: Callable[[], bool]
+        self, *, app_id: str, workflow: str, amount_used: Callable[[Unit], int], has_begun: Callable[[], bool]
     ) -> RunReservations:
         """Opens the budgets of one run."""
 
@@ -114,9 +114,9 @@ LoadContext = Callable[[Package, RunFacts, Mapping[str, Any], ContextSources], A
 
 class NoBudgets:
     def __init__(
-        self, *, app_id: str, workflow: str, used: Callable[[Unit], int], has_begun: Callable[[], bool]
+        self, *, app_id: str, workflow: str, amount_used: Callable[[Unit], int], has_begun: Callable[[], bool]
     ) -> None:
-        del app_id, workflow, used, has_begun
+        del app_id, workflow, amount_used, has_begun
 
     async def reserve(self, planned: PlannedCall) -> Settle:
         return await reserve_unlimited(planned)

@@ -146,8 +146,8 @@ class Reserving:
     async def reserve(self, planned: PlannedCall) -> Settle:
         return await self.function(planned)
 
-    def __call__(self, *, app_id: str, workflow: str, used: Any, has_begun: Any) -> "Reserving":
-        del app_id, workflow, used, has_begun
+    def __call__(self, *, app_id: str, workflow: str, amount_used: Any, has_begun: Any) -> "Reserving":
+        del app_id, workflow, amount_used, has_begun
         return self
 
     def holder_of(self, call: ModelCall) -> None:
