@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accounting.infra.aio import gather_all
-from workers.control.control_errors import RefusedError, RunNotFoundError
-from workers.control.run_change import RunChange
+from workers.control.run_change import RefusedError, RunChange, RunNotFoundError
 from workers.control.run_effects import WouldRepeatError
 from workers.store.run_selection import Selection
 from workers.store.run_store import RunStore

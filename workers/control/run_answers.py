@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workers.control.control_errors import RefusedError, RunNotFoundError
-from workers.control.run_change import log_labels
-from workers.control.waiting_questions import is_named, waiting_questions
+from workers.control.open_questions import is_named, waiting_questions
+from workers.control.run_change import RefusedError, RunNotFoundError, log_labels
 from workers.store.run import RunState
 from workers.store.run_changes import RunChanges
 from workers.store.run_document import Document

@@ -14,8 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from accounting.totals.usage_query import run_totals
-from workers.control.control_errors import RefusedError
-from workers.control.run_change import MAX_TRIES, PAUSE_S, RunChange, known_state, log_labels, read_run
+from workers.control.run_change import MAX_TRIES, PAUSE_S, RefusedError, RunChange, known_state, log_labels, read_run
 from workers.store.run import RunState
 from workers.store.run_changes import RunChanges
 from workers.store.run_document import Document

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workers.control.control_errors import RefusedError, RunNotFoundError
 from workers.store.run import RunState, run_labels
 from workers.store.run_document import Document
 from workers.store.run_reads import RunReads
@@ -65,3 +64,15 @@ def known_state(run: Mapping[str, Any]) -> RunState:
 def log_labels(run: Mapping[str, Any], by: str) -> dict[str, Any]:
     """For the log."""
     return {**run_labels(run), "by": by}
+
+
+class RunNotFoundError(LookupError):
+    """No such run, or none of this app."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"there is no run {run_id}")
+        self.run_id = run_id
+
+
+class RefusedError(Exception):
+    """A run in this state does not take it; the text says why, and what it takes instead."""

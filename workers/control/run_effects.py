@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from accounting.ledger.rows import COLLECTION
-from workers.control.control_errors import RefusedError
+from workers.control.run_change import RefusedError
 from workers.store.run import RunState
 from workers.store.run_document import Document
 from workers.store.run_reads import RunReads

@@ -14,8 +14,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from workers.control.control_errors import RefusedError, RunNotFoundError
-from workers.control.run_change import RunChange, known_state, log_labels
+from workers.control.run_change import RefusedError, RunChange, RunNotFoundError, known_state, log_labels
 from workers.control.run_effects import EFFECT_FIELDS, WouldRepeatError, has_new_keys, read_effects
 from workers.store.run import RunRequest, RunState, TriggerEvent
 from workers.store.run_changes import RunChanges

@@ -3,8 +3,7 @@
 import asyncio
 import logging
 
-from workers.control.control_errors import RefusedError
-from workers.control.run_change import MAX_TRIES, PAUSE_S, RunChange, known_state, log_labels, read_run
+from workers.control.run_change import MAX_TRIES, PAUSE_S, RefusedError, RunChange, known_state, log_labels, read_run
 from workers.control.run_effects import find_effects
 from workers.store.run import TERMINAL, HoldKind, RunState
 from workers.store.run_changes import RunChanges

@@ -13,8 +13,8 @@ from accounting.budgets.budget_store import BudgetStore
 from accounting.budgets.effective_budgets import BudgetWindow
 from accounting.budgets.window_calendar import window_span
 from accounting.budgets.window_store import WindowStore, WindowUsage
-from tests.integration.accounting.budgets.process import ReservingProcess, set_budget
-from tests.integration.workers.test_fairness import hold_runs
+from tests.integration.accounting.budgets.reserving_process import ReservingProcess, set_budget
+from tests.integration.workers.test_lanes import hold_runs
 from workers.admission.budget_releases import MAX_RELEASED, BudgetReleases
 from workers.admission.caps import Caps
 from workers.admission.limit_releases import LimitReleases

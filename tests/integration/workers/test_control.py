@@ -9,9 +9,8 @@ import pytest
 from accounting.infra.aio import gather_all
 from tests.integration.stage import Stage, relay
 from workers.control.bulk_change import change_each
-from workers.control.control_errors import RefusedError, RunNotFoundError
 from workers.control.run_cancellation import _end_run, cancel, discard
-from workers.control.run_change import read_run
+from workers.control.run_change import RefusedError, RunNotFoundError, read_run
 from workers.control.run_ids import resolve_run_id
 from workers.control.run_replay import ReplayOptions, find_replays, replay
 from workers.control.run_retry import retry_now

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay, wait_until
-from workers.control.control_errors import RefusedError
 from workers.control.run_answers import submit_answer
 from workers.control.run_cancellation import cancel, discard
+from workers.control.run_change import RefusedError
 from workers.control.run_detail import read_run_detail
 from workers.control.run_replay import replay
 from workers.control.run_retry import retry_now

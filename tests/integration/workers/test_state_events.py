@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay
-from tests.integration.workers.test_answers import TOOLS, rule, send_answer, wait_for_question
+from tests.integration.workers.test_run_answers import TOOLS, rule, send_answer, wait_for_question
 
 pytestmark = pytest.mark.integration
 

@@ -14,8 +14,8 @@ from workers.admission.caps import parse_caps
 from workers.admission.lanes import Lanes
 from workers.admission.limits.all_limits import AllLimits
 from workers.admission.run_admission import Admission
-from workers.control.control_errors import RefusedError, RunNotFoundError
 from workers.control.run_cancellation import cancel
+from workers.control.run_change import RefusedError, RunNotFoundError
 from workers.reconciler.reconcile_metrics import ReconcileMetrics
 from workers.reconciler.reconciler import Reconciler
 from workers.settings import Settings

@@ -20,7 +20,7 @@ from accounting.budgets.reconcile import (
     BudgetReconciler,
 )
 from accounting.budgets.window_store import RESERVATION_TTL_S, ProcessShare, WindowReply, WindowStore
-from tests.integration.accounting.budgets.process import (
+from tests.integration.accounting.budgets.reserving_process import (
     ReservingProcess,
     age_windows,
     budget_status,

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.unit.workers.test_local_run import PAIR, package, with_tool
+from tests.unit.workers.local_run.test_local_run import PAIR, package, with_tool
 from workers.local_run.run_package import run_package_async
 
 JUDGED = {

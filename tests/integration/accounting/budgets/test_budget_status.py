@@ -9,7 +9,7 @@ import pytest
 from accounting.budgets.budget_status import read_statuses
 from accounting.budgets.budget_store import BudgetStore
 from accounting.budgets.reconcile import BudgetReconciler
-from tests.integration.accounting.budgets.process import ReservingProcess, budget, set_budget
+from tests.integration.accounting.budgets.reserving_process import ReservingProcess, budget, set_budget
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

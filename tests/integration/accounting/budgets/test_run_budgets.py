@@ -20,7 +20,7 @@ from accounting.budgets.effective_budgets import REFRESH_INTERVAL_S, BudgetCache
 from accounting.budgets.reconcile import BudgetReconciler
 from accounting.budgets.reservation_types import BudgetBusyError, BudgetExhaustedError, BudgetHoldError
 from accounting.budgets.window_store import ProcessShare, WindowReply, WindowStore
-from tests.integration.accounting.budgets.process import (
+from tests.integration.accounting.budgets.reserving_process import (
     Database,
     ReservedCall,
     ReservingProcess,

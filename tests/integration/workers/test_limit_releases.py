@@ -10,7 +10,7 @@ import pytest
 from pymongo import monitoring
 
 from tests.integration.stage import Document, wait_until
-from tests.integration.workers.test_fairness import explain_command, hold_runs, insert_runs, stages
+from tests.integration.workers.test_lanes import explain_command, hold_runs, insert_runs, stages
 from workers.admission.caps import Caps, parse_caps
 from workers.admission.limit_releases import MAX_RELEASED, LimitReleases
 from workers.admission.limits.all_limits import AllLimits

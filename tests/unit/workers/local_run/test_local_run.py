@@ -122,7 +122,7 @@ def test_it_runs_where_no_loop_runs(tmp_path: Path) -> None:
 
 
 async def test_a_shipped_package_is_found_by_its_name() -> None:
-    answers = Path(__file__).parents[3] / "workflows" / "library" / "answers.yaml"
+    answers = Path(__file__).parents[4] / "workflows" / "library" / "answers.yaml"
 
     report = await run_package_async(
         "OrderFollowUp", script=_without_delays(answers), input={"order_id": "7"}, context={"order": {"total": 120}}

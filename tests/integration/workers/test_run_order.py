@@ -13,11 +13,11 @@ from prometheus_client import CollectorRegistry
 
 from accounting.infra.aio import gather_all
 from tests.integration.stage import Document, Stage, relay, wait_until
-from tests.integration.workers.test_grouped_inserts import RecordedWakeups, insert_commands
-from tests.integration.workers.test_holds import WORK
-from workers.control.control_errors import RefusedError
+from tests.integration.workers.test_caps import WORK
+from tests.integration.workers.test_run_inserts import RecordedWakeups, insert_commands
 from workers.control.run_answers import submit_answer
 from workers.control.run_cancellation import cancel
+from workers.control.run_change import RefusedError
 from workers.control.run_detail import read_run_detail
 from workers.control.run_replay import replay
 from workers.control.run_retry import retry_now
