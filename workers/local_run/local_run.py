@@ -32,8 +32,8 @@ from workflows.context.run_facts import RunFacts
 from workflows.outcome import Outcome, OutcomeKind
 from workflows.package.normal_form.package_model import Package
 
-PATIENCE_WITH_CANCELLED_S = 10
-CLOSING_S = 60.0
+MAX_CANCELS = 10
+CLOSE_TIMEOUT_S = 60.0
 CALLER = "its caller"
 
 
@@ -133,9 +133,9 @@ class LocalRun:
             self._note(text)
 
     async def _cancel(self, work: "asyncio.Task[None]") -> None:
-        for _ in range(PATIENCE_WITH_CANCELLED_S):  # again: a library under a chat may swallow a cancellation
+        for _ in range(MAX_CANCELS):  # again: a library under a chat may swallow a cancellation
             if self._lease.is_finishing:
-                await asyncio.wait({work}, timeout=CLOSING_S)
+                await asyncio.wait({work}, timeout=CLOSE_TIMEOUT_S)
                 break
             if not self._lease.cancel(by=CALLER):
                 work.cancel()  # between two attempts

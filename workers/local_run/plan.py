@@ -43,23 +43,23 @@ def plan_of(package: Package, request: Request, around: Surroundings) -> Plan:
         chat_id=request.chat_id,
         ui_responses=request.ui_responses,
     )
-    return Plan(package, as_loaded, run_request, around, (*notes, *_of_no_use(package, request, around)))
+    return Plan(package, as_loaded, run_request, around, (*notes, *_find_unknown_names(package, request, around)))
 
 
-def _of_no_use(package: Package, request: Request, around: Surroundings) -> Iterator[str]:
+def _find_unknown_names(package: Package, request: Request, around: Surroundings) -> Iterator[str]:
     """What is given under a name that the package does not have, which a slip of the hand is enough for."""
     speakers = package.agents.keys() | {MANAGER}
     given: list[tuple[str, AbstractSet[str], AbstractSet[str], str]] = [
         ("input", request.input.keys(), accepted_inputs(package), "reaches nothing: the package takes"),
         ("ui_responses", request.ui_responses.keys(), find_asking_names(package), "answers nothing: there are"),
-        ("script", _slips(around.answered, speakers), speakers, "is no agent: there are"),
+        ("script", _find_misspelt_agents(around.answered, speakers), speakers, "is no agent: there are"),
     ]
     for option, names, known, why in given:
         for name in sorted(names - known):
             yield f"{option}: {name} {why} {', '.join(sorted(known)) or 'none'}"
 
 
-def _slips(answered: AbstractSet[str], speakers: AbstractSet[str]) -> AbstractSet[str]:
+def _find_misspelt_agents(answered: AbstractSet[str], speakers: AbstractSet[str]) -> AbstractSet[str]:
     """One script may serve several packages. A strange name is a slip when nobody else has answers, or when it is
     nearly the name of an agent that has none."""
     strange, silent = answered - speakers, sorted(speakers - answered)

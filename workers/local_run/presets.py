@@ -20,9 +20,9 @@ async def no_database(wanted: DocumentRead) -> None:
     raise ReadRefusedError("no database is read here; give the value with --context (in a test: context=)")
 
 
-def with_presets(package: Package, given: Mapping[str, Any], settings: Settings) -> tuple[Package, list[str]]:
+def with_presets(package: Package, preset_values: Mapping[str, Any], settings: Settings) -> tuple[Package, list[str]]:
     """The package as its context is loaded here, and what to say about that."""
-    presets = {name: _fitting(package, name, value) for name, value in given.items()}
+    presets = {name: _coerce_preset(package, name, value) for name, value in preset_values.items()}
     notes = []
     hidden = sorted(name for name in presets if settings.production and package.variables[name].kind == "env")
     if hidden:
@@ -37,7 +37,7 @@ def with_presets(package: Package, given: Mapping[str, Any], settings: Settings)
         values = {**unread, **values}
     variables = {
         **package.variables,
-        **{name: _given(package.variables[name], value) for name, value in values.items()},
+        **{name: _preset_variable(package.variables[name], value) for name, value in values.items()},
     }
     return replace(package, variables=variables), notes
 
@@ -48,13 +48,13 @@ def _is_left_to_its_default(variable: Variable, presets: Mapping[str, Any]) -> b
     return variable.kind in SCHEMA_KINDS and variable.name not in presets and not needed
 
 
-def _given(variable: Variable, value: Any) -> Variable:
+def _preset_variable(variable: Variable, value: Any) -> Variable:
     if value is None and isinstance(variable.source, EntitySource):
         value = {}  # a document that is yet to be written
     return replace(variable, source=StateSource(), default=value, required=False)
 
 
-def _fitting(package: Package, name: str, value: Any) -> Any:
+def _coerce_preset(package: Package, name: str, value: Any) -> Any:
     variable = package.variables.get(name)
     if name in FIXED_NAMES or variable is None:
         where = "the run itself says what it is" if name in FIXED_NAMES else _where_to_give(package, name)

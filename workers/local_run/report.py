@@ -112,11 +112,11 @@ def _tool_calls(events: Iterable[Mapping[str, Any]]) -> Iterable[ToolCallReport]
     results = {each["id"]: each for line in lines for each in line.get("tool_results", ())}
     for call in (call for line in lines for call in line.get("tool_calls", ())):
         result = results.get(call["id"], {})
-        arguments = _readable(call["arguments"])
+        arguments = _parse_arguments(call["arguments"])
         yield ToolCallReport(call["name"], arguments, result.get("text"), bool(result.get("failed")))
 
 
-def _readable(arguments: str) -> Any:
+def _parse_arguments(arguments: str) -> Any:
     """As an object, like a script has them; what is none stays text."""
     try:
         return json.loads(arguments or "{}")

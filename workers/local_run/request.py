@@ -71,7 +71,7 @@ def _unheard(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class NobodyWatches:
+class NoteWatch:
     """Notes may be wanted all the same."""
 
     note: Callable[[str], None] = _unheard

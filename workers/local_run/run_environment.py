@@ -84,13 +84,13 @@ def _models(
         redactor.hide(values_of_models(file.models, settings))
         return ModelRegistry(file.models, settings.resolve_secret), file.prices, frozenset()
     folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="unattended-run-")))
-    answers, answered = _readable(script, folder)
+    answers, answered = _check_script(script, folder)
     return scripted_models(answers), PriceTable(), answered
 
 
-def _readable(script: Path | Mapping[str, Any], folder: Path) -> tuple[Path, frozenset[str]]:
+def _check_script(script: Path | Mapping[str, Any], folder: Path) -> tuple[Path, frozenset[str]]:
     """The file, looked at now: what is wrong with it is said before anything begins."""
-    file = script if isinstance(script, Path) else _written(script, folder)
+    file = script if isinstance(script, Path) else _write_script(script, folder)
     try:
         return file, frozenset(read_script(file).answers)
     except PackageDefect as error:
@@ -98,7 +98,7 @@ def _readable(script: Path | Mapping[str, Any], folder: Path) -> tuple[Path, fro
         raise WrongUseError(text) from None
 
 
-def _written(script: Mapping[str, Any], folder: Path) -> Path:
+def _write_script(script: Mapping[str, Any], folder: Path) -> Path:
     file = folder / SCRIPT
     try:
         file.write_text(json.dumps(script), encoding="utf-8")

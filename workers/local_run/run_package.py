@@ -11,7 +11,7 @@ from workers.local_run.local_run import LocalRun
 from workers.local_run.package_lookup import chosen_package
 from workers.local_run.plan import plan_of
 from workers.local_run.report import RunReport
-from workers.local_run.request import LOCAL_APP, NobodyWatches, Request, Watch, WrongUseError
+from workers.local_run.request import LOCAL_APP, NoteWatch, Request, Watch, WrongUseError
 from workers.local_run.run_environment import surroundings
 from workers.process.event_loop import WorkerLoop
 from workers.settings import Settings, load_settings
@@ -82,6 +82,6 @@ async def open_local_run(
     redactor: Redactor | None = None,
 ) -> AsyncIterator[LocalRun]:
     async with surroundings(package, request.script, settings, redactor or Redactor()) as around:
-        run = LocalRun(plan_of(package, request, around), watch or NobodyWatches())
+        run = LocalRun(plan_of(package, request, around), watch or NoteWatch())
         await run.open()
         yield run

@@ -72,7 +72,7 @@ class Republish:
         await self._publish(NOT_CLAIMED, counts, limit=ready - waiting)
 
     async def _publish(self, due: RunQuery, counts: Counter[str], *, limit: int) -> None:
-        async for batch in self._due.batches(due, most=limit):
+        async for batch in self._due.batches(due, limit=limit):
             reasons = await gather_all(self._wake(run, due, counts) for run in batch)
             counts.update(reason for reason in reasons if reason is not None)
 

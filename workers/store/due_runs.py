@@ -34,9 +34,9 @@ class DueRuns:
         self._runs = store.runs
         self._republish_after_ms = republish_after_s * 1000
 
-    def batches(self, due: RunQuery, *, most: int) -> AsyncIterator[Sequence[Document]]:
+    def batches(self, due: RunQuery, *, limit: int) -> AsyncIterator[Sequence[Document]]:
         """`due` is NOT_LISTED, of runs in no lane, or NOT_CLAIMED, of ready ones."""
-        return due.batches(self._runs, _FIELDS, limit=most)
+        return due.batches(self._runs, _FIELDS, limit=limit)
 
     async def has_unclaimed(self) -> bool:
         return await self._runs.find_one(NOT_CLAIMED.query, {"_id": 1}, hint=NOT_CLAIMED.index) is not None

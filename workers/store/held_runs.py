@@ -142,7 +142,7 @@ class HeldRuns:
         """How many of them waited still."""
         held = {"held_by": str(limit), "state": RunState.QUEUED.value, "_id": {"$in": [*run_ids]}}
         lost_at = {"$add": ["$$NOW", self._republish_after_ms]}
-        ready = {**READY, "held_by": literal(limit.released), "wake_at": lost_at, "wakes": 0}
+        ready = {**READY, "held_by": literal(limit.released_name), "wake_at": lost_at, "wakes": 0}
         return (await self._runs.update_many(held, [{"$set": ready}])).modified_count
 
     async def apps_of(self, limit: LimitName) -> list[str]:
@@ -156,7 +156,7 @@ class HeldRuns:
 
     async def count_released_by(self, limit: LimitName, app_id: str | None) -> int:
         """Counts the runs, of all apps or of one, that it has released and no worker has claimed yet."""
-        return await self._runs.count_documents({"held_by": limit.released, **_of_app(app_id)}, hint=_INDEX)
+        return await self._runs.count_documents({"held_by": limit.released_name, **_of_app(app_id)}, hint=_INDEX)
 
     async def most_urgent(self, limit: LimitName, app_id: str | None, *, count: int) -> list[str]:
         found = self._runs.find({"held_by": str(limit), **_of_app(app_id)}, {"_id": 1}, hint=_INDEX)

@@ -36,7 +36,7 @@ class LimitName:
         return _HOLDS.get(self.kind, HoldKind.CONCURRENCY)
 
     @property
-    def released(self) -> str:
+    def released_name(self) -> str:
         """The `held_by` of a run that it has released."""
         return f"{RELEASED_PREFIX}{self}"
 

@@ -98,21 +98,21 @@ class MemoryRunRepository:
         return self._as_claim(run) if run is not None and is_owned else None
 
     async def renew(self, claim: Claim) -> None:
-        self._owned(claim)["lease"]["until"] = self._store.clock() + self._lease
+        self._require_owned(claim)["lease"]["until"] = self._store.clock() + self._lease
 
     async def hold(self, claim: Claim, hold: Hold) -> RunState:
-        run = self._owned(claim, to=RunState.QUEUED)
+        run = self._require_owned(claim, to=RunState.QUEUED)
         never_began = run["started_at"] == run["claimed_at"]
         anew = dict.fromkeys(("started_at", "package_version")) if never_began else {}
-        return await self._give_up(run, RunState.QUEUED, {**_held(hold), **anew})
+        return await self._give_up(run, RunState.QUEUED, {**_hold_fields(hold), **anew})
 
     async def put_on_hold(self, claim: Claim, hold: Hold, *, reason: str) -> RunState:
-        run = self._owned(claim, to=RunState.QUEUED)
+        run = self._require_owned(claim, to=RunState.QUEUED)
         add_history(run, "held", reason, self._store.clock())
-        return await self._give_up(run, RunState.QUEUED, _held(hold))
+        return await self._give_up(run, RunState.QUEUED, _hold_fields(hold))
 
     async def pin_package(self, claim: Claim, version: str) -> None:
-        self._owned(claim)["package_version"] = version
+        self._require_owned(claim)["package_version"] = version
 
     async def commit_turn(
         self,
@@ -124,7 +124,7 @@ class MemoryRunRepository:
         writes: Sequence[DocumentWrite] = (),
     ) -> None:
         self._write_turn(claim, number, turn)
-        run, moved = self._owned(claim), as_stored(checkpoint)
+        run, moved = self._require_owned(claim), as_stored(checkpoint)
         if run["turn"] != number - 1:
             raise LeaseLostError(claim)
         if writes:
@@ -134,7 +134,7 @@ class MemoryRunRepository:
 
     async def keep_open_turn(self, claim: Claim, *, number: int, turn: Mapping[str, Any]) -> None:
         self._write_turn(claim, number, turn)
-        self._owned(claim)
+        self._require_owned(claim)
 
     def _write_turn(self, claim: Claim, number: int, turn: Mapping[str, Any]) -> None:
         key = f"{claim.run_id}:{number}"
@@ -145,7 +145,7 @@ class MemoryRunRepository:
         self._store.turns[key] = as_stored({"_id": key, **turn, **owner})
 
     async def record_answer(self, claim: Claim, answer: Mapping[str, Any]) -> None:
-        run = self._owned(claim)
+        run = self._require_owned(claim)
         answers = run.get("answers") or []
         if all((each.get("question") or {}).get("id") != answer["question"]["id"] for each in answers):
             run["answers"] = [*answers, as_stored({"at": self._store.clock(), **answer})]
@@ -159,7 +159,7 @@ class MemoryRunRepository:
         writes: Sequence[DocumentWrite] = (),
         states: Sequence[PersistentState] = (),
     ) -> RunState:
-        run, end, now = self._owned(claim, to=state), as_stored(record), self._store.clock()
+        run, end, now = self._require_owned(claim, to=state), as_stored(record), self._store.clock()
         if (writes or states) and state not in AT_REST:
             self._store.write_documents(writes, states)
         add_history(run, state.value, str((record.get("outcome") or {}).get("reason", "")), now)
@@ -172,7 +172,7 @@ class MemoryRunRepository:
         return state
 
     async def requeue(self, claim: Claim, *, delay: timedelta, counts_as_attempt: bool, reason: str) -> RunState:
-        run, now = self._owned(claim, to=RunState.QUEUED), self._store.clock()
+        run, now = self._require_owned(claim, to=RunState.QUEUED), self._store.clock()
         due = now + timedelta(milliseconds=int(delay.total_seconds() * 1000))
         add_history(run, "retry" if counts_as_attempt else "handed_back", reason, now)
         if delay:
@@ -199,7 +199,7 @@ class MemoryRunRepository:
             run["usage"] = as_stored((await self.usage_totals(run["_id"])).as_json())
         return RunState.CANCELLED
 
-    def _owned(self, claim: Claim, *, to: RunState | None = None) -> Document:
+    def _require_owned(self, claim: Claim, *, to: RunState | None = None) -> Document:
         run = self._store.runs.get(claim.run_id)
         if run is None or run["lease"]["token"] != claim.token or run["state"] != RunState.RUNNING.value:
             raise LeaseLostError(claim)
@@ -230,6 +230,6 @@ class MemoryRunRepository:
         return await self._store.usage_totals(run_id)
 
 
-def _held(hold: Hold) -> Document:
+def _hold_fields(hold: Hold) -> Document:
     held = {"hold": hold.kind.value, "held_by": hold.by}
     return held if hold.until is None else as_stored({**held, "held_until": hold.until})

@@ -93,11 +93,11 @@ class RunChanges:
         if left:
             change = {"answers": answers, "questions": literal(list(left)), "question": literal(left[0])}
         else:
-            change = {"answers": answers, **_queued()}
+            change = {"answers": answers, **_requeue_fields()}
         return (await self._runs.update_one(waiting, [{"$set": change}])).matched_count == 1
 
 
-def _queued() -> Document:
+def _requeue_fields() -> Document:
     in_progress = {"$mergeObjects": ["$progress", {"ended": None}]}
     return {
         **READY,

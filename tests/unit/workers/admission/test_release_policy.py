@@ -39,5 +39,5 @@ def test_each_limit_has_its_name_and_its_kind_of_hold() -> None:
         LimitKind.ORDER: ("order:x:y", HoldKind.CONCURRENCY),
     }
     assert all(parse_limit(name) == LimitName(kind, "x:y") for kind, (name, _) in held.items())
-    assert LimitName(LimitKind.BUDGET, "b").released == f"released:{HELD_BY_PREFIX}b"
+    assert LimitName(LimitKind.BUDGET, "b").released_name == f"released:{HELD_BY_PREFIX}b"
     assert {LimitKind.BUDGET, LimitKind.ORDER}.isdisjoint(RELEASED_HERE)

@@ -14,7 +14,7 @@ from tests.unit.workflows.packages import rule, write_package, write_tool
 from unattended import run_package
 from workers.local_run.package_lookup import chosen_package
 from workers.local_run.report import TurnReport
-from workers.local_run.request import NobodyWatches, NotStartedError, Request, WrongUseError
+from workers.local_run.request import NoteWatch, NotStartedError, Request, WrongUseError
 from workers.local_run.run_package import open_local_run, run_package_async
 from workers.settings import load_settings
 from workers.store.run import RunState
@@ -400,7 +400,7 @@ async def test_a_run_is_cancelled_while_it_waits_for_its_next_attempt(tmp_path: 
     settings, noted = load_settings({}, models=models), asyncio.Event()
     small = chosen_package(package(tmp_path), settings)
 
-    watch = NobodyWatches(lambda _: noted.set())
+    watch = NoteWatch(lambda _: noted.set())
     async with asyncio.timeout(20), open_local_run(small, Request(), settings, watch=watch) as run:
         task = asyncio.create_task(run.work())
         await noted.wait()
