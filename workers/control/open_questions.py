@@ -1,4 +1,4 @@
-"""Waiting questions: what a run asks people at present, whichever version of it wrote them."""
+"""Open questions: what a waiting run asks people, whichever version wrote it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,10 @@ Question = Mapping[str, Any]
 
 
 def waiting_questions(run: Mapping[str, Any]) -> Sequence[Question]:
-    """By number. A run of an older version asks one at most, has no `questions`, and numbers it by its answers."""
+    """Returns the open questions by number.
+
+    A run of an older version has at most one and no `questions`; it is numbered by the answers so far.
+    """
     if run["state"] != RunState.NEEDS_HUMAN:
         return []
     if run.get("questions"):
@@ -19,16 +22,19 @@ def waiting_questions(run: Mapping[str, Any]) -> Sequence[Question]:
 
 
 def is_named(question: Question, name: int | str) -> bool:
-    """`named`: its number or its id."""
+    """Returns whether `name` is the number or the id of the question."""
     return name in (question.get("number"), question.get("id"))
 
 
 def question_name(question: Question) -> int | str:
-    """What an answer calls it: the id is bound to what was shown. A question of an older version has a number only."""
+    """Returns the name that an answer uses: the id, which is bound to the displayed question.
+
+    A question of an older version has only a number.
+    """
     name: int | str = question.get("id") or question["number"]
     return name
 
 
 def question_key(question: Question) -> str:
-    """The key under which one of the question's `choices` is the answer."""
+    """Returns the key under which one of the `choices` is the answer."""
     return next(iter(question.get("keys") or ()), "choice")

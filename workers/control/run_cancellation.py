@@ -1,12 +1,12 @@
-"""Cancel and discard: end a run by somebody's wish, wherever it stands.
+"""Cancel and discard: end a run on request, whatever its state.
 
-1. A run that waits (queued, or for a person) ends here and now, in one atomic update: no worker has to be up.
-2. A run that is worked on gets a mark. Its worker reads it with the next heartbeat, closes the chat and ends it;
-   whoever gives the run up instead of that worker ends it by the mark (`ENDED_IF_CANCELLED`).
-3. A parked run keeps its outcome, since it was counted under that, and remembers how it was resolved. It ends now:
-   retention does not take it away the moment after.
+1. A waiting run (queued, or for a person) ends at once, in one atomic update. No worker has to be up.
+2. A running run gets a mark. Its worker reads it with the next heartbeat, closes the chat and ends the run. If the run
+   is given up before that, the mark ends it as well (`ENDED_IF_CANCELLED`).
+3. A parked run keeps the outcome that it was counted under, and stores how it was resolved. It ends now, so that
+   retention does not delete it right away.
 
-Between our look and our write the run may have moved on: then nothing matches, and we look again.
+Between read and write the run may change: then the write matches nothing, and the command reads again.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ _Step = Callable[[RunStore, Document, str], Awaitable[RunChange | None]]
 
 
 async def cancel(store: RunStore, run_id: str, *, by: str, app_id: str | None = None) -> RunChange:
-    """`by` names who asks. RefusedError when it has succeeded or failed."""
+    """Cancels the run for `by`. Raises RefusedError if it has succeeded or failed."""
     return await _apply_step(store, run_id, by=by, app_id=app_id, steps=_CANCEL)
 
 
 async def discard(store: RunStore, run_id: str, *, by: str, app_id: str | None = None) -> RunChange:
-    """Gives up what is at rest: parked, or waiting for a person."""
+    """Ends a run that is at rest: parked, or waiting for a person."""
     return await _apply_step(store, run_id, by=by, app_id=app_id, steps=_DISCARD)
 
 

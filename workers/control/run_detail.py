@@ -1,4 +1,4 @@
-"""The story of a run: its document, its turns, what it cost, and the runs it is tied to by replays."""
+"""The detail of a run: its document, turns, costs and linked replays."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from workers.store.run_document import Document, as_json
 from workers.store.run_order import awaited_order_key
 from workers.store.run_store import RunStore
 
-MAX_BYTES = 8 * 1024 * 1024  # of turns that are read for somebody to look at: they must not fill the memory
+MAX_BYTES = 8 * 1024 * 1024  # of turns for display: they must not fill the memory
 _HIDDEN_FIELDS = frozenset({"_id", "token"})
 
 
 async def read_run_detail(
     store: RunStore, run_id: str, *, app_id: str | None = None, max_turns: int | None = None
 ) -> dict[str, Any]:
-    """`most_turns`: at most so many of its first ones, and fewer where they are large."""
+    """Reads the run with at most `most_turns` of its first turns, or fewer if they are large."""
     run = await store.find(run_id, app_id=app_id)
     if run is None:
         raise RunNotFoundError(run_id)
@@ -40,7 +40,7 @@ async def read_run_detail(
 
 
 async def _effects_fields(store: RunStore, run: Document) -> dict[str, Any]:
-    """What a replay of it would do again: of a run that takes one."""
+    """Returns the effects that a replay would repeat, if the run may be replayed."""
     if run["state"] not in TERMINAL | {RunState.PARKED}:
         return {}
     effects = await read_effects(store, run)

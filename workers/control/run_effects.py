@@ -1,7 +1,7 @@
-"""Effects of a run: the tool calls and write-backs that succeeded, which a replay of it would make again.
+"""Effects of a run: the tool calls and write-backs that succeeded, which a replay would repeat.
 
-They are read from its committed turns. Of a turn that was not finished, the worker that had it noted the calls in the
-run; what an earlier owner did there is not known, only that a model had answered.
+They are read from its committed turns. Calls of an unfinished turn were recorded in the run by its worker. For a turn
+of an earlier owner only the answers of models are known, not its calls.
 """
 
 import json
@@ -16,7 +16,7 @@ from workers.store.run_document import Document
 from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
 
-# What is read of a run document to know its effects.
+# The fields of a run document that its effects are read from.
 EFFECT_FIELDS = ("state", "turn", "unfinished", "writes", "keys_of", "progress.counters.model_calls")
 MAX_LISTED = 100
 MAX_TEXT = 120
@@ -29,7 +29,7 @@ _TURN_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class ToolEffect:
-    """`outcome`: done, or unknown of a call that had begun when its turn was cut off."""
+    """`outcome`: done, or unknown for a call that had begun when its turn was cut off."""
 
     turn: int
     agent: str
@@ -44,7 +44,7 @@ class ToolEffect:
 
 @dataclass(frozen=True, slots=True)
 class WriteEffect:
-    """`turn` is None for what was written when the run succeeded."""
+    """`turn` is None for a write at the end of the run."""
 
     turn: int | None
     variable: str
@@ -59,8 +59,11 @@ class WriteEffect:
 
 @dataclass(slots=True)
 class RunEffects:
-    """`unknown_turn`: it was begun and not finished, and what its tools did is not known. `more`: how many there are
-    beside those that are listed. `keys`: whether a replay gives tools the same idempotency keys, or new ones."""
+    """The effects of a run, up to a bounded number.
+
+    `unknown_turn` was begun and not finished, and the effects of its tools are not known. `more` counts effects that
+    are not listed. `keys`: whether a replay gives tools the same idempotency keys, or new ones.
+    """
 
     keys: str = "same"
     calls: list[ToolEffect] = field(default_factory=list)
@@ -81,7 +84,7 @@ class RunEffects:
             self.writes.append(effect)
 
     def sentences(self) -> Iterator[str]:
-        """In the order of the turns."""
+        """Yields a sentence for each effect, in the order of the turns."""
         effects: list[ToolEffect | WriteEffect] = [*self.calls, *self.writes]
         listed = sorted(effects, key=lambda each: (each.turn is None, each.turn or 0))
         yield from map(str, listed[:MAX_SENTENCES])
@@ -103,7 +106,10 @@ class RunEffects:
 
 
 class WouldRepeatError(RefusedError):
-    """The run has done what its replay would do again. The text lists it; who asks may say that this is wanted."""
+    """A replay of the run would repeat its effects.
+
+    The text lists them; the caller may confirm the replay.
+    """
 
     def __init__(self, run_id: str, effects: RunEffects) -> None:
         listed = "; ".join(effects.sentences())
@@ -118,7 +124,7 @@ async def find_effects(store: RunStore, run_id: str) -> RunEffects:
 
 
 async def read_effects(store: RunStore, run: Document) -> RunEffects:
-    """`run` has at least EFFECT_FIELDS."""
+    """Reads the effects of a run with at least EFFECT_FIELDS."""
     effects = RunEffects(keys="new" if has_new_keys(run) else "same")
     async for turn in RunReads(store).turn_fields(run["_id"], _TURN_FIELDS, up_to=run["turn"]):
         for made in _calls_of(turn):
@@ -137,12 +143,12 @@ async def read_effects(store: RunStore, run: Document) -> RunEffects:
 
 
 def has_new_keys(run: Document) -> bool:
-    """A run that succeeded is replayed so that everything is done once more."""
+    """Returns whether a replay gets new keys: a run that succeeded is repeated as a whole."""
     return bool(run["state"] == RunState.SUCCEEDED.value)
 
 
 def _unfinished_turn(run: Document) -> Mapping[str, Any]:
-    """The note of a turn that has been finished since then says nothing."""
+    """Returns the record of the unfinished turn; None if the turn was finished since then."""
     noted = run.get("unfinished") or {}
     return noted if noted.get("turn", 0) > run["turn"] else {}
 
@@ -175,7 +181,7 @@ def _writes_of(document: Document, turn: int | None) -> Iterator[WriteEffect]:
 
 
 async def _tokens_answered_later(store: RunStore, run: Document) -> AsyncIterator[int]:
-    """The lease tokens of model calls that were answered after the last committed turn."""
+    """Returns the lease tokens of model calls answered after the last committed turn."""
     counted = ((run.get("progress") or {}).get("counters") or {}).get("model_calls", 0)
     rows = await store.database[COLLECTION].find({"run_id": run["_id"]}, {"ok": 1}).to_list(None)
     places = sorted((int(row["_id"].split(":")[1]), int(row["_id"].split(":")[2]), bool(row["ok"])) for row in rows)
@@ -185,7 +191,10 @@ async def _tokens_answered_later(store: RunStore, run: Document) -> AsyncIterato
 
 
 def _format_arguments(arguments: Any) -> str:
-    """Those of a model are JSON in text: without the braces of an object they read like a call."""
+    """Formats arguments like a call.
+
+    Arguments of a model are JSON text: the braces of the object are removed.
+    """
     try:
         given = json.loads(arguments or "{}")
     except (ValueError, TypeError, RecursionError):

@@ -9,7 +9,6 @@ from typing import Any
 
 from accounting.ledger.memory import MemoryLedger
 from workers.local_run.local_lease import LocalLease, NeverStops
-from workers.local_run.package_build import build_local_package
 from workers.local_run.plan import Plan
 from workers.local_run.report import RunReport, TurnReport, call_report, turn_report, write_report
 from workers.local_run.request import Watch, WrongUseError
@@ -23,18 +22,23 @@ from workers.store.memory_runs import MemoryRuns
 from workers.store.run import RunState
 from workers.store.run_document import Document
 from workers.store.storable import NotStorableError, as_storable
-from workflows.chat.agents.built_packages import BuiltPackage
+from workflows.chat.agents.built_packages import BuiltPackage, build_package
+from workflows.chat.chat_errors import PackageDefect
 from workflows.chat.history.transcript import Turn
+from workflows.chat.package_code.invocation import PackageCodeError, TimedOutError, invoke
 from workflows.context.context_loader import ContextSources, RunContext, load_context
 from workflows.context.documents.document_access import DocumentWrite
 from workflows.context.reads.persistent_states import PersistentState
 from workflows.context.run_facts import RunFacts
 from workflows.outcome import Outcome, OutcomeKind
+from workflows.package.environment_requirements import missing_environment_error
 from workflows.package.normal_form.package_model import Package
 
 MAX_CANCELS = 10
 CLOSE_TIMEOUT_S = 60.0
 CALLER = "its caller"
+
+BUILD_TIMEOUT_S = 60.0
 
 
 class LocalRun:
@@ -218,3 +222,19 @@ class TurnEvents(NoEvents):
     def record_turn(self, workflow: str, turn: Turn) -> None:
         del workflow, turn
         self._run.show_newest_turn()
+
+
+async def build_local_package(plan: Plan) -> BuiltPackage:
+    """Imports the package's Python: code that may do anything, and take for ever."""
+    around = plan.around
+    error = missing_environment_error(plan.package, around.settings.environ)
+    if error is not None:
+        raise PackageDefect(error)
+    build = (build_package, plan.package, around.models, around.threads, around.databases)
+    try:
+        built: BuiltPackage = await invoke(*build, keywords={}, threads=around.threads, timeout_s=BUILD_TIMEOUT_S)
+    except PackageCodeError as raised:
+        if not isinstance(raised.error, TimedOutError):
+            raise raised.error from None
+        raise PackageDefect(f"its Python files take longer than {BUILD_TIMEOUT_S:g} s to load") from None
+    return built

@@ -6,11 +6,12 @@ on, so there is exactly one loop for the life of the process, never one per task
 
 import asyncio
 import os
+import signal
 import socket
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -32,7 +33,6 @@ from workers.celery import app
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.logs import redact_logs, redact_streams
 from workers.process.event_loop import WorkerLoop
-from workers.process.forked_copy import drop_all
 from workers.process.heartbeat import Heartbeat
 from workers.process.isolated_runs import ISOLATION_SLOTS, IsolatedProcesses
 from workers.process.package_builds import PackageBuilds
@@ -66,6 +66,8 @@ HAND_BACK_TIMEOUT_S = 1.5
 DRAIN_TIMEOUT_S = 1.0
 STUCK_LEASES = 4
 MIN_STUCK_S = 60
+
+_SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 
 class WorkerProcess:
@@ -279,3 +281,22 @@ class WorkerProcess:
 def owner_name() -> str:
     """Unique even when process ids repeat: a container's worker is always process 1."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+
+def drop_all(drops: Iterable[Callable[[], None]]) -> None:
+    """Runs all drops in the copy. A failing one does not stop the others."""
+    for drop in (reset_signals, *drops):
+        with suppress(Exception):
+            drop()
+
+
+def reset_signals() -> None:
+    """Resets the signal handlers.
+
+    Those of a worker start a drain, which a copy never finishes: `multiprocessing.Process.terminate` would wait for
+    ever.
+    """
+    signal.set_wakeup_fd(-1)
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -18,12 +18,11 @@ from workers.reconciler.reconcile_metrics import ReconcileMetrics
 from workers.reconciler.reconciler import Reconciler
 from workers.settings import Settings
 from workers.store.due_runs import NOT_CLAIMED, NOT_LISTED
-from workers.store.expired_leases import EXPIRED_LEASE
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_batches import BATCH, RunQuery
 from workers.store.run_store import RunStore
-from workers.store.worker_losses import MAX_ISOLATED_LOSSES, MAX_LOSSES, WorkerLosses
+from workers.store.worker_losses import EXPIRED_LEASE, MAX_ISOLATED_LOSSES, MAX_LOSSES, WorkerLosses
 
 pytestmark = pytest.mark.integration
 

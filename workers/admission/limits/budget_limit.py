@@ -1,7 +1,8 @@
 """Budgets as a limit: a run whose budgets are spent is held until a window turns, or refused.
 
-Held runs go on when their budget's window has turned, its limit was raised, or it is gone: the most urgent first, then
-the oldest. Only so many are released at a time: a budget that is soon spent again then holds the rest where they are.
+Held runs are released when the window of their budget has turned, its limit was raised, or it was deleted: the most
+urgent first, then the oldest. Only a bounded number is released at a time, so that the rest stays held if the budget is
+soon spent again.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,12 +19,12 @@ from workers.store.limit_name import LimitKind, LimitName
 from workers.store.run import Claim, Hold, HoldKind
 from workers.store.run_store import RunStore
 
-MAX_RELEASED_AT_ONCE = 100  # of one budget, or of one app of a budget for each app
-MAX_APPS = 1_000  # of one budget in a pass; the next one goes on behind them
+MAX_RELEASED_AT_ONCE = 100  # for a budget, or for an app of a budget for each app
+MAX_APPS = 1_000  # of a budget in a pass; the next pass continues after them
 
 
 class BudgetAdmission:
-    """What a worker asks of the budgets of a run that it has claimed."""
+    """Checks the budgets of a run that the worker has claimed."""
 
     def __init__(self, budgets: BudgetService) -> None:
         self._budgets = budgets
@@ -60,7 +61,10 @@ class BudgetLimit:
         return None if self._admission is None else await self._admission.admit(claim)
 
     async def look(self, limits: Sequence[LimitName]) -> None:
-        """Reads all budgets and their windows together; `has_room` and `release` go by what was read last."""
+        """Reads all budgets and their windows together.
+
+        `has_room` and `release` use the values of the last read.
+        """
         every = await self._budgets.list() if limits else []
         self._known = {_limit_of(each): each for each in every}
         known = [self._known[limit] for limit in limits if limit in self._known]
@@ -70,7 +74,10 @@ class BudgetLimit:
         self._free = {LimitName(LimitKind.BUDGET, each.budget.id) for each in await self._with_room(of_one)}
 
     async def has_room(self, limit: LimitName) -> int:
-        """A budget for each app has room where any app may have; a budget that is gone holds no run."""
+        """Returns the room under this budget.
+
+        A budget for each app always has room, as an app may have some. A deleted budget holds no run.
+        """
         return UNLIMITED if self._is_for_each_app(limit) or limit not in self._known or limit in self._free else 0
 
     async def release(self, limit: LimitName, *, count: int, after: str = "") -> Released:
