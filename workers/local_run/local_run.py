@@ -36,18 +36,17 @@ from workflows.package.normal_form.package_model import Package
 
 MAX_CANCELS = 10
 CLOSE_TIMEOUT_S = 60.0
-CALLER = "its caller"
-
 BUILD_TIMEOUT_S = 60.0
+CALLER = "its caller"
 
 
 class LocalRun:
-    """There is a report in every state: also when the run was cut off."""
+    """Runs the engine once. A report exists in every state, even if the run was cut off."""
 
     def __init__(self, plan: Plan, watch: Watch) -> None:
         self._plan, self._watch = plan, watch
         self._ledger = MemoryLedger(plan.around.prices)
-        self._skipped = timedelta(0)  # of the waits between attempts
+        self._skipped = timedelta(0)  # the waits between attempts
         self._store = MemoryRuns(
             clock=lambda: datetime.now(UTC) + self._skipped,
             usage_totals=self._ledger.totals,
@@ -63,7 +62,7 @@ class LocalRun:
         self._outcome = Outcome(OutcomeKind.CANCELLED, "the run was cancelled")
         self._writes: list[DocumentWrite] = []
         self._states: list[PersistentState] = []
-        self._errors: list[Any] = []  # outside of turns, of all attempts
+        self._errors: list[Any] = []  # errors outside of turns, of all attempts
         self._notes: list[str] = []
         self._started = time.perf_counter()
 
@@ -95,7 +94,10 @@ class LocalRun:
             self._note(text)
 
     async def work(self) -> None:
-        """A cancellation ends the run as cancelled, with the package's last steps, and is raised again."""
+        """Works on the run until it ends.
+
+        A cancellation ends the run as cancelled, with the last steps of the package, and is raised again.
+        """
         work = asyncio.create_task(self._work())
         try:
             await asyncio.wait({work})
@@ -119,7 +121,10 @@ class LocalRun:
             await self._pause(ending.outcome, ending.decision.delay)
 
     async def _pause(self, outcome: Outcome, delay: timedelta) -> None:
-        """A script is not waited for: what it answers next does not depend on the time."""
+        """Waits before the next attempt.
+
+        A scripted run does not wait: the answers of a script do not depend on the time.
+        """
         scripted = self._plan.around.scripted
         self._note(pause_note(self._attempts, outcome, None if scripted else delay))
         if not scripted:
@@ -128,7 +133,7 @@ class LocalRun:
         self._skipped += max(timedelta(0) if due is None else due - self._store.clock(), timedelta(0))
 
     def _note_end(self) -> None:
-        """What a worker would do here, and this run does not."""
+        """Notes what a worker would do at the end and a local run does not."""
         for text in (
             *state_note(self._states),
             *question_notes(self._document.get("questions") or ()),
@@ -137,7 +142,7 @@ class LocalRun:
             self._note(text)
 
     async def _cancel(self, work: "asyncio.Task[None]") -> None:
-        for _ in range(MAX_CANCELS):  # again: a library under a chat may swallow a cancellation
+        for _ in range(MAX_CANCELS):  # repeated, since a library under a chat may swallow a cancellation
             if self._lease.is_finishing:
                 await asyncio.wait({work}, timeout=CLOSE_TIMEOUT_S)
                 break
@@ -158,7 +163,7 @@ class LocalRun:
     async def _load_context(
         self, package: Package, facts: RunFacts, payload: Any, sources: ContextSources
     ) -> RunContext:
-        """With presets, and without a database."""
+        """Loads the context with presets and without a database."""
         del package
         return await load_context(self._plan.as_loaded, facts, payload, sources)
 
@@ -192,7 +197,7 @@ class LocalRun:
         return RunReport(
             run_id=self._run_id,
             workflow=plan.package.name,
-            state=RunState.CANCELLED if state in (RunState.QUEUED, RunState.RUNNING) else state,  # it was cut off
+            state=RunState.CANCELLED if state in (RunState.QUEUED, RunState.RUNNING) else state,  # the run was cut off
             outcome=self._outcome,
             turns=turns,
             context=self._last_context(),
@@ -225,7 +230,7 @@ class TurnEvents(NoEvents):
 
 
 async def build_local_package(plan: Plan) -> BuiltPackage:
-    """Imports the package's Python: code that may do anything, and take for ever."""
+    """Imports the Python code of the package, which may do anything and take for ever."""
     around = plan.around
     error = missing_environment_error(plan.package, around.settings.environ)
     if error is not None:

@@ -1,4 +1,4 @@
-"""The plan of a local run: the package, and what is asked of it."""
+"""The plan of a local run: the package and the request."""
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
@@ -19,7 +19,7 @@ ALIKE = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`as_loaded` is the package as its context is loaded here: with presets, and without a database."""
+    """`as_loaded` is the package with presets and without a database."""
 
     package: Package
     as_loaded: Package
@@ -47,21 +47,24 @@ def plan_of(package: Package, request: Request, around: Surroundings) -> Plan:
 
 
 def _find_unknown_names(package: Package, request: Request, around: Surroundings) -> Iterator[str]:
-    """What is given under a name that the package does not have, which a slip of the hand is enough for."""
+    """Yields a note for each given name that the package does not have, such as a typo."""
     speakers = package.agents.keys() | {MANAGER}
-    given: list[tuple[str, AbstractSet[str], AbstractSet[str], str]] = [
+    options: list[tuple[str, AbstractSet[str], AbstractSet[str], str]] = [
         ("input", request.input.keys(), accepted_inputs(package), "reaches nothing: the package takes"),
         ("ui_responses", request.ui_responses.keys(), find_asking_names(package), "answers nothing: there are"),
         ("script", _find_misspelt_agents(around.answered, speakers), speakers, "is no agent: there are"),
     ]
-    for option, names, known, why in given:
+    for option, names, known, why in options:
         for name in sorted(names - known):
             yield f"{option}: {name} {why} {', '.join(sorted(known)) or 'none'}"
 
 
 def _find_misspelt_agents(answered: AbstractSet[str], speakers: AbstractSet[str]) -> AbstractSet[str]:
-    """One script may serve several packages. A strange name is a slip when nobody else has answers, or when it is
-    nearly the name of an agent that has none."""
+    """Returns the names in the script that are probably misspelt.
+
+    A script may serve several packages. An unknown name counts as misspelt if no agent of this package has answers, or
+    if the name resembles an agent without answers.
+    """
     strange, silent = answered - speakers, sorted(speakers - answered)
     if strange == answered:
         return strange

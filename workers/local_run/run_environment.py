@@ -1,4 +1,4 @@
-"""Surroundings: what a worker process gives its runs, made for a single one, without any service."""
+"""The environment of a local run: the services of a worker process, built for one run without a server."""
 
 import asyncio
 import functools
@@ -46,7 +46,7 @@ class Surroundings:
     databases: Databases = field(repr=False)
     sources: ContextSources = field(repr=False)
     scripted: bool
-    answered: frozenset[str]  # agents that the script has entries for
+    answered: frozenset[str]  # agents with entries in the script
 
 
 @asynccontextmanager
@@ -89,7 +89,7 @@ def _models(
 
 
 def _check_script(script: Path | Mapping[str, Any], folder: Path) -> tuple[Path, frozenset[str]]:
-    """The file, looked at now: what is wrong with it is said before anything begins."""
+    """Reads the script now, so that its errors are reported before the run begins."""
     file = script if isinstance(script, Path) else _write_script(script, folder)
     try:
         return file, frozenset(read_script(file).answers)
@@ -108,7 +108,10 @@ def _write_script(script: Mapping[str, Any], folder: Path) -> Path:
 
 
 def _databases(operator: OperatorFile, settings: Settings, opened: AsyncExitStack) -> Databases:
-    """Connected to when a tool first asks: most packages do not, and a run needs no server for itself."""
+    """Connects when a tool first asks for a database.
+
+    Most packages ask for none, so a local run needs no server.
+    """
 
     @functools.cache
     def client() -> AsyncMongoClient[dict[str, Any]]:

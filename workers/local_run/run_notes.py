@@ -1,4 +1,4 @@
-"""Notes of a local run: where it waits, and where it is not what a worker would do."""
+"""Notes of a local run: its waits, and its differences from a run on a worker."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from workflows.outcome import Outcome
 
 
 def pause_note(attempt: int, outcome: Outcome, delay: timedelta | None) -> str:
-    """`delay` is None where a script answers, which is not waited for."""
+    """`delay` is None for a scripted run, which does not wait."""
     ended = f"attempt {attempt} ended with {outcome.kind.value}: {outcome.reason}"
     if delay is None:
         return f"{ended}; a worker waits before the next one, a script does not"
@@ -44,7 +44,7 @@ def question_notes(questions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _in_one_line(question: Mapping[str, Any]) -> str:
-    """What is asked, and the call that asks it."""
+    """Formats the question and the call that asks it."""
     asked = " ".join((question.get("title") or question["text"]).split())
     if question.get("function") is None:
         return asked
