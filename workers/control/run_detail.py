@@ -18,7 +18,7 @@ _HIDDEN_FIELDS = frozenset({"_id", "token"})
 async def read_run_detail(
     store: RunStore, run_id: str, *, app_id: str | None = None, max_turns: int | None = None
 ) -> dict[str, Any]:
-    """Reads the run with at most `most_turns` of its first turns, or fewer if they are large."""
+    """Reads the run with at most `max_turns` of its first turns, or fewer if they are large."""
     run = await store.find(run_id, app_id=app_id)
     if run is None:
         raise RunNotFoundError(run_id)

@@ -148,7 +148,7 @@ def has_new_keys(run: Document) -> bool:
 
 
 def _unfinished_turn(run: Document) -> Mapping[str, Any]:
-    """Returns the record of the unfinished turn; None if the turn was finished since then."""
+    """Returns the record of the unfinished turn; empty if the turn was finished since then."""
     noted = run.get("unfinished") or {}
     return noted if noted.get("turn", 0) > run["turn"] else {}
 
@@ -181,7 +181,7 @@ def _writes_of(document: Document, turn: int | None) -> Iterator[WriteEffect]:
 
 
 async def _tokens_answered_later(store: RunStore, run: Document) -> AsyncIterator[int]:
-    """Returns the lease tokens of model calls answered after the last committed turn."""
+    """Yields the lease tokens of model calls answered after the last committed turn."""
     counted = ((run.get("progress") or {}).get("counters") or {}).get("model_calls", 0)
     rows = await store.database[COLLECTION].find({"run_id": run["_id"]}, {"ok": 1}).to_list(None)
     places = sorted((int(row["_id"].split(":")[1]), int(row["_id"].split(":")[2]), bool(row["ok"])) for row in rows)

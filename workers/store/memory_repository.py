@@ -1,4 +1,4 @@
-"""The run repository in memory: the twin of the one in MongoDB, held to the same contract suite."""
+"""The run repository in memory. It passes the same contract suite as the one in MongoDB."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -24,7 +24,7 @@ from workflows.context.reads.persistent_states import PersistentState
 
 
 class MemoryRunRepository:
-    """What one owner of runs does to them; several may share one store."""
+    """The operations of one owner on runs; several owners may share a store."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class MemoryRunRepository:
         return {lane: max(r["priority"] for r in self._store.runs.values() if r.get("lane") == lane) for lane in lanes}
 
     def _ready_in(self, lane: str) -> Iterator[Document]:
-        """The most urgent first, then the oldest."""
+        """Lists the ready runs of a lane: the most urgent first, then the oldest."""
         found = [run for run in self._store.runs.values() if run.get("lane") == lane and self._is_claimable(run)]
         return iter(sorted(found, key=lambda run: (-run["priority"], run["_id"])))
 
@@ -129,7 +129,7 @@ class MemoryRunRepository:
             raise LeaseLostError(claim)
         if writes:
             self._store.write_documents(writes, ())
-        # Only losses without a turn in between count against the run.
+        # Only losses without a turn in between are charged to the run.
         run |= {"turn": number, "worker_losses": 0, "losses_alone": 0, **moved}
 
     async def keep_open_turn(self, claim: Claim, *, number: int, turn: Mapping[str, Any]) -> None:
@@ -147,7 +147,7 @@ class MemoryRunRepository:
     async def record_answer(self, claim: Claim, answer: Mapping[str, Any]) -> None:
         run = self._require_owned(claim)
         answers = run.get("answers") or []
-        if all((each.get("question") or {}).get("id") != answer["question"]["id"] for each in answers):
+        if all((known.get("question") or {}).get("id") != answer["question"]["id"] for known in answers):
             run["answers"] = [*answers, as_stored({"at": self._store.clock(), **answer})]
 
     async def finish(
@@ -187,15 +187,18 @@ class MemoryRunRepository:
         }
         return await self._give_up(run, RunState.QUEUED, queued)
 
-    async def _give_up(self, run: Document, state: RunState, left: Mapping[str, Any]) -> RunState:
-        """Writes `left` without awaiting; a run that is to be cancelled ends instead, and says what it has used."""
+    async def _give_up(self, run: Document, state: RunState, fields: Mapping[str, Any]) -> RunState:
+        """Writes `fields` without awaiting.
+
+        A run with a cancellation request is cancelled instead, with its usage so far.
+        """
         clear_lease(run)
-        run |= {**left, "state": state.value}
+        run |= {**fields, "state": state.value}
         requested = run["cancel_requested"]
         if requested is None:
             return state
         end_as_cancelled(run, by=requested["by"], now=self._store.clock())
-        if "usage" not in left:
+        if "usage" not in fields:
             run["usage"] = as_stored((await self.usage_totals(run["_id"])).as_json())
         return RunState.CANCELLED
 

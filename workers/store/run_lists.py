@@ -1,4 +1,4 @@
-"""Lists of runs, newest first, and counts of them, for pages that people look at."""
+"""Lists of runs, newest first, and counts of them, for pages."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -28,7 +28,7 @@ class RunListing:
         limit: int,
         before: tuple[datetime, str] | None = None,
     ) -> AsyncCursor[dict[str, Any]]:
-        """`before`: the time and the id of the run behind which the list goes on."""
+        """`before`: the time and the id of the run after which the list continues."""
         query = matching.query()
         if before is not None:
             query["$and"] = [_accepted_before(*before)]
@@ -36,7 +36,10 @@ class RunListing:
         return self._runs.find(query, dict.fromkeys(fields, 1)).sort(newest_first).limit(limit)
 
     async def longest_waiting(self, app_id: str | None, fields: Sequence[str], *, limit: int) -> list[Document]:
-        """Runs that wait for a person, the one that has waited longest first. Each began when its turn ended."""
+        """Lists the runs that wait for a person, longest first.
+
+        Each wait began at the end of its turn.
+        """
         query = {**RunFilter(app_id=app_id, states=(RunState.NEEDS_HUMAN,)).query(), "finished_at": {"$type": "date"}}
         found = self._runs.find(query, dict.fromkeys(fields, 1)).sort("finished_at", ASCENDING)
         return await found.limit(limit).to_list(None)

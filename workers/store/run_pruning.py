@@ -1,4 +1,4 @@
-"""Pruning: one transaction deletes runs that ended long ago, with their turns, and adds them to the roll-ups."""
+"""Pruning: one transaction deletes old runs with their turns, and adds them to the roll-ups."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ from workers.store.run_document import Document
 from workers.store.run_store import RunStore
 
 BATCH = 200
-MAX_TURNS = 2_000  # a transaction holds what it deletes in the server's memory
+MAX_TURNS = 2_000  # a transaction holds its deletions in the server's memory
 ROLLUPS = "run_rollups"
 
 _FIELDS = ("app_id", "workflow", "trigger.type", "outcome.kind", "outcome.stranded", "turn")
@@ -44,8 +44,10 @@ class RunPruning:
         return await self._runs.find_one(self._expired, {"_id": 1}, hint="by_end") is not None
 
     async def prune(self) -> Pruned:
-        """One transaction, tried once. Raises OperationFailure with TransientTransactionError where another process
-        prunes the same runs."""
+        """Prunes in one transaction, without a retry.
+
+        Raises OperationFailure with TransientTransactionError if another process prunes the same runs.
+        """
         async with (
             self._client.start_session() as session,
             await session.start_transaction(ReadConcern("snapshot"), WriteConcern("majority", wtimeout=10_000)),
@@ -66,7 +68,7 @@ class RunPruning:
 
 
 def expired_query(keep: timedelta) -> Document:
-    """By the database's clock. The type stands there for the index, which only knows runs with an end."""
+    """Returns the query by the database's clock. The condition on the type selects a partial index."""
     since_ms = int(keep.total_seconds() * 1000)
     return {
         "state": {"$in": sorted(state.value for state in TERMINAL)},
@@ -76,7 +78,7 @@ def expired_query(keep: timedelta) -> Document:
 
 
 def take_within_turns(runs: Sequence[Document], *, max_turns: int = MAX_TURNS) -> Sequence[Document]:
-    """The first of them, up to so many turns; at least one."""
+    """Returns the first runs, up to a total of turns; at least one run."""
     turns = 0
     for position, run in enumerate(runs):
         turns += run.get("turn", 0)
@@ -91,8 +93,11 @@ def rollup_updates(runs: Iterable[Document]) -> list[UpdateOne]:
 
 
 def _key(run: Document) -> tuple[tuple[str, Any], ...]:
-    """As the exporter groups the runs that are still there. `stranded` is only there where it is true: the other
-    roll-ups are the same documents for an older version, which adds to them as well."""
+    """Groups runs like the exporter.
+
+    `stranded` is present only if true, so that the other roll-ups are the same documents as in an older version, which
+    adds to them as well.
+    """
     outcome = run.get("outcome") or {}
     key = (("app", run["app_id"]), ("workflow", run["workflow"]), ("trigger", run["trigger"]["type"]))
     stranded = (("stranded", True),) if outcome.get("stranded") else ()
