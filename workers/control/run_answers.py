@@ -85,7 +85,7 @@ async def submit_answer(  # noqa: PLR0913 -- an answer has this many parts, most
         asked = _find_question(run, waiting, question)
         _refuse_invalid(run, asked, given)
         left = [each for each in waiting if each["number"] != asked["number"]]
-        if await RunChanges(store).add_answer(run, asked, given, left=left):
+        if await RunChanges(store).add_answer(run, asked, given, remaining=left):
             if not left:
                 wake.send(run_id)
             log.info("run_answered", extra={**log_labels(run, by), "number": asked["number"], "waiting": len(left)})

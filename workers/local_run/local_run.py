@@ -45,7 +45,7 @@ class LocalRun:
 
     def __init__(self, plan: Plan, watch: Watch) -> None:
         self._plan, self._watch = plan, watch
-        self._ledger = MemoryLedger(plan.around.prices)
+        self._ledger = MemoryLedger(plan.environment.prices)
         self._skipped = timedelta(0)  # the waits between attempts
         self._store = MemoryRuns(
             clock=lambda: datetime.now(UTC) + self._skipped,
@@ -67,7 +67,7 @@ class LocalRun:
         self._started = time.perf_counter()
 
     def _make_services(self) -> RunServices:
-        around = self._plan.around
+        around = self._plan.environment
         return RunServices(
             repository=self._repository,
             get_package=self._get_package,
@@ -125,7 +125,7 @@ class LocalRun:
 
         A scripted run does not wait: the answers of a script do not depend on the time.
         """
-        scripted = self._plan.around.scripted
+        scripted = self._plan.environment.scripted
         self._note(pause_note(self._attempts, outcome, None if scripted else delay))
         if not scripted:
             await asyncio.sleep(delay.total_seconds())
@@ -183,10 +183,10 @@ class LocalRun:
         return self._store.document(self._run_id)
 
     def _turn_report(self, document: Document) -> TurnReport:
-        return turn_report({**document, "errors": self._plan.around.redactor.redact_data(document["errors"])})
+        return turn_report({**document, "errors": self._plan.environment.redactor.redact_data(document["errors"])})
 
     def _note(self, text: str) -> None:
-        shown = self._plan.around.redactor.redact_text(text)
+        shown = self._plan.environment.redactor.redact_text(text)
         self._notes.append(shown)
         self._watch.note(shown)
 
@@ -201,7 +201,7 @@ class LocalRun:
             outcome=self._outcome,
             turns=turns,
             context=self._last_context(),
-            usage=tuple(call_report(call, plan.around.prices) for call in self._ledger.calls),
+            usage=tuple(call_report(call, plan.environment.prices) for call in self._ledger.calls),
             errors=(*(error for turn in turns for error in turn.errors), *self._errors),
             writes=tuple(map(write_report, self._writes)),
             notes=tuple(self._notes),
@@ -231,7 +231,7 @@ class TurnEvents(NoEvents):
 
 async def build_local_package(plan: Plan) -> BuiltPackage:
     """Imports the Python code of the package, which may do anything and take for ever."""
-    around = plan.around
+    around = plan.environment
     error = missing_environment_error(plan.package, around.settings.environ)
     if error is not None:
         raise PackageDefect(error)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from workers.local_run.presets import with_presets
 from workers.local_run.request import Request, WrongUseError
-from workers.local_run.run_environment import Surroundings
+from workers.local_run.run_environment import LocalEnvironment
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.storable import NotStorableError, check_storable
 from workflows.package.checks.trigger_checks import accepted_inputs, find_asking_names
@@ -24,16 +24,16 @@ class Plan:
     package: Package
     as_loaded: Package
     run_request: RunRequest
-    around: Surroundings
+    environment: LocalEnvironment
     notes: tuple[str, ...]
 
 
-def plan_of(package: Package, request: Request, around: Surroundings) -> Plan:
+def plan_of(package: Package, request: Request, environment: LocalEnvironment) -> Plan:
     try:
         check_storable(request.input)
     except NotStorableError as error:
         raise WrongUseError(str(error)) from None
-    as_loaded, notes = with_presets(package, request.context, around.settings)
+    as_loaded, notes = with_presets(package, request.context, environment.settings)
     run_request = RunRequest(
         app_id=request.app_id,
         workflow=package.name,
@@ -43,16 +43,16 @@ def plan_of(package: Package, request: Request, around: Surroundings) -> Plan:
         chat_id=request.chat_id,
         ui_responses=request.ui_responses,
     )
-    return Plan(package, as_loaded, run_request, around, (*notes, *_find_unknown_names(package, request, around)))
+    return Plan(package, as_loaded, run_request, environment, (*notes, *_find_unknown_names(package, request, environment)))
 
 
-def _find_unknown_names(package: Package, request: Request, around: Surroundings) -> Iterator[str]:
+def _find_unknown_names(package: Package, request: Request, environment: LocalEnvironment) -> Iterator[str]:
     """Yields a note for each given name that the package does not have, such as a typo."""
     speakers = package.agents.keys() | {MANAGER}
     options: list[tuple[str, AbstractSet[str], AbstractSet[str], str]] = [
         ("input", request.input.keys(), accepted_inputs(package), "reaches nothing: the package takes"),
         ("ui_responses", request.ui_responses.keys(), find_asking_names(package), "answers nothing: there are"),
-        ("script", _find_misspelt_agents(around.answered, speakers), speakers, "is no agent: there are"),
+        ("script", _find_misspelt_agents(environment.answered, speakers), speakers, "is no agent: there are"),
     ]
     for option, names, known, why in options:
         for name in sorted(names - known):

@@ -15,8 +15,8 @@ from workflows.package.normal_form.package_model import Package, Variable
 from workflows.package.normal_form.variable_sources import EntitySource, StateSource
 
 
-async def no_database(wanted: DocumentRead) -> None:
-    del wanted
+async def no_database(read: DocumentRead) -> None:
+    del read
     raise ReadRefusedError("no database is read here; give the value with --context (in a test: context=)")
 
 

@@ -37,7 +37,7 @@ SCRIPT = "script.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class LocalEnvironment:
     settings: Settings
     models: ModelRegistry = field(repr=False)
     prices: PriceTable
@@ -52,7 +52,7 @@ class Surroundings:
 @asynccontextmanager
 async def surroundings(
     package: Package, script: Path | Mapping[str, Any] | None, settings: Settings, redactor: Redactor
-) -> AsyncIterator[Surroundings]:
+) -> AsyncIterator[LocalEnvironment]:
     redactor.hide(values_of_environment(settings))
     redactor.hide(values_of_packages([package], settings))
     operator = read_operator_file(find_operator_path(settings.config), own_database=settings.database)
@@ -63,7 +63,7 @@ async def surroundings(
         opened.push_async_callback(external.close)
         threads = ToolThreads(TOOL_THREADS)
         opened.callback(threads.close)
-        yield Surroundings(
+        yield LocalEnvironment(
             settings=settings,
             models=models,
             prices=prices,

@@ -12,7 +12,7 @@ def app_ids(database: Database[dict[str, Any]]) -> Iterator[str]:
 
 
 def newest_runs(
-    database: Database[dict[str, Any]], wanted: Mapping[str, Any], fields: Sequence[str], *, limit: int
+    database: Database[dict[str, Any]], query: Mapping[str, Any], fields: Sequence[str], *, limit: int
 ) -> Iterator[dict[str, Any]]:
-    found = database["runs"].find(wanted, dict.fromkeys(fields, 1))
+    found = database["runs"].find(query, dict.fromkeys(fields, 1))
     yield from found.sort("created_at", -1).limit(limit)

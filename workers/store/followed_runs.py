@@ -51,14 +51,14 @@ class FollowedRuns:
             found |= {run["_id"]: run for run in runs}
         return found
 
-    async def turns_between(self, wanted: Iterable[tuple[str, int, int]]) -> dict[str, list[dict[str, Any]]]:
+    async def turns_between(self, ranges: Iterable[tuple[str, int, int]]) -> dict[str, list[dict[str, Any]]]:
         """Reads turns of several runs.
 
         `wanted`: run id, the last turn that was read, and the last counted turn.
         """
         queries = [
             {"run_id": run_id, "number": {"$gt": after, "$lte": up_to}}
-            for run_id, after, up_to in wanted
+            for run_id, after, up_to in ranges
             if up_to > after
         ]
         found: dict[str, list[dict[str, Any]]] = {}

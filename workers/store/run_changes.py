@@ -79,7 +79,7 @@ class RunChanges:
         question: Mapping[str, Any],
         answer: Mapping[str, Any],
         *,
-        left: Sequence[Mapping[str, Any]],
+        remaining: Sequence[Mapping[str, Any]],
     ) -> bool:
         """Adds the answer. Queues the run if no question is `left`.
 
@@ -91,7 +91,7 @@ class RunChanges:
             "lease.token": run["lease"]["token"],
             "cancel_requested": None,
             # While a run rests, its questions only become fewer.
-            "questions": {"$size": len(left) + 1} if run.get("questions") else None,
+            "questions": {"$size": len(remaining) + 1} if run.get("questions") else None,
         }
         if run.get("questions"):
             waiting["questions.number"] = question["number"]
@@ -99,8 +99,8 @@ class RunChanges:
         kept = {"at": "$$NOW", "turn": "$turn", "number": question["number"], "question": literal(asked)}
         kept |= {name: literal(value) for name, value in answer.items()}
         answers = {"$concatArrays": [{"$ifNull": ["$answers", []]}, [kept]]}
-        if left:
-            change = {"answers": answers, "questions": literal(list(left)), "question": literal(left[0])}
+        if remaining:
+            change = {"answers": answers, "questions": literal(list(remaining)), "question": literal(remaining[0])}
         else:
             change = {"answers": answers, **_requeue_fields()}
         return (await self._runs.update_one(waiting, [{"$set": change}])).matched_count == 1
