@@ -154,8 +154,8 @@ class IsolationServer:
         os.setsid()  # signals to its process group are handled by the child
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
-        for each in (self._wakeup_reader, self._wakeup_writer):
-            os.close(each)
+        for descriptor in (self._wakeup_reader, self._wakeup_writer):
+            os.close(descriptor)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)

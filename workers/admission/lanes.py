@@ -182,7 +182,7 @@ class Lanes:
             began = self._clock()
             urgency = await self._repository.ready_lanes()
             if not self._isolation_slots.has_room():
-                urgency = {lane: each for lane, each in urgency.items() if not lane.startswith(ISOLATED_LANE_PREFIX)}
+                urgency = {lane: rank for lane, rank in urgency.items() if not lane.startswith(ISOLATED_LANE_PREFIX)}
             self._snapshot = LaneSnapshot(urgency, began=began)
             took_s = self._clock() - began
             self._interval_s = min(max(REFRESH_INTERVAL_S, took_s * REFRESH_SHARE), MAX_REFRESH_INTERVAL_S)

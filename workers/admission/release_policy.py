@@ -96,7 +96,7 @@ class ReleasePolicy:
         return room
 
     def _other_limits(self, limit: LimitName, head: Head) -> list[LimitName]:
-        return [each for each in self._limits_of(head) if each != limit]
+        return [name for name in self._limits_of(head) if name != limit]
 
     async def _pick_most_urgent(self, scan: _LimitScan, count: int, after: str) -> tuple[list[str], str]:
         rooms = {
@@ -156,9 +156,9 @@ def deal(rooms: Mapping[T, int], count: int) -> tuple[dict[T, int], T | None]:
     Returns the shares and the last taker.
     """
     shares, last = dict.fromkeys(rooms, 0), None
-    while count and (takers := [each for each, room in rooms.items() if shares[each] < room][:count]):
-        for each in takers:
-            shares[each] += 1
+    while count and (takers := [taker for taker, room in rooms.items() if shares[taker] < room][:count]):
+        for taker in takers:
+            shares[taker] += 1
         count, last = count - len(takers), takers[-1]
     return shares, last
 

@@ -72,7 +72,7 @@ async def submit_answer(  # noqa: PLR0913 -- an answer has this many parts, most
     `by` is the authenticated user, `name` the name that the caller claims. Raises UnfitAnswerError, RunNotFoundError,
     or RefusedError if the run has no such question.
     """
-    given = _check_answer(by, name, message, responses)
+    answer = _check_answer(by, name, message, responses)
     for _ in range(MAX_QUESTIONS + 1):  # answers to other questions of the run may arrive in between
         run = await RunReads(store).find_fields(run_id, _READ_FIELDS, app_id=app_id)
         if run is None:
@@ -80,21 +80,24 @@ async def submit_answer(  # noqa: PLR0913 -- an answer has this many parts, most
         run["answers"], waiting = run.get("answers") or [], list(waiting_questions(run))
         earlier = _earlier_answer(run, question)
         if earlier is not None:
-            number = _check_repeated(run, earlier, given)
+            number = _check_repeated(run, earlier, answer)
             return AnswerResult(run_id, number, repeated=True, waiting=_numbers(waiting))
-        asked = _find_question(run, waiting, question)
-        _refuse_invalid(run, asked, given)
-        left = [each for each in waiting if each["number"] != asked["number"]]
-        if await RunChanges(store).add_answer(run, asked, given, remaining=left):
-            if not left:
+        open_question = _find_question(run, waiting, question)
+        _refuse_invalid(run, open_question, answer)
+        remaining = [entry for entry in waiting if entry["number"] != open_question["number"]]
+        if await RunChanges(store).add_answer(run, open_question, answer, remaining=remaining):
+            if not remaining:
                 wake.send(run_id)
-            log.info("run_answered", extra={**log_labels(run, by), "number": asked["number"], "waiting": len(left)})
-            return AnswerResult(run_id, asked["number"], repeated=False, waiting=_numbers(left))
+            log.info(
+                "run_answered",
+                extra={**log_labels(run, by), "number": open_question["number"], "waiting": len(remaining)},
+            )
+            return AnswerResult(run_id, open_question["number"], repeated=False, waiting=_numbers(remaining))
     raise RefusedError(f"{run_id} changed while it was answered; look at it with `unattended runs show {run_id}`")
 
 
 def _numbers(questions: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
-    return tuple(each["number"] for each in questions)
+    return tuple(question["number"] for question in questions)
 
 
 def _check_answer(by: str, name: str | None, message: str | None, responses: Responses | None) -> Document:
@@ -109,16 +112,16 @@ def _check_answer(by: str, name: str | None, message: str | None, responses: Res
         if not isinstance(keys, Mapping):
             raise InvalidAnswerError(f'responses: {tool}: write keys and values, such as {{"approved": true}}')
     said = None if not responses else dict(responses)
-    given = {"by": by, "name": name, "message": message, "responses": said}
+    answer = {"by": by, "name": name, "message": message, "responses": said}
     try:
-        size = sum(check_storable(value, path=field, any_key=True) for field, value in given.items())
+        size = sum(check_storable(value, path=field, any_key=True) for field, value in answer.items())
     except NotStorableError as error:
         raise InvalidAnswerError(str(error)) from None
     if size > MAX_ANSWER:
         raise InvalidAnswerError(
             f"the answer is larger than {MAX_ANSWER // 1024} KB; give a reference to what is large"
         )
-    return {field: value for field, value in given.items() if value is not None}
+    return {field: value for field, value in answer.items() if value is not None}
 
 
 def _earlier_answer(run: Document, question: int | str) -> Document | None:
@@ -126,10 +129,10 @@ def _earlier_answer(run: Document, question: int | str) -> Document | None:
 
     Answers of an older version are numbered by their order.
     """
-    by_people = (each for each in run["answers"] if not each.get("standing"))
-    for order, each in enumerate(by_people, start=1):
-        if question in (each.get("number", order), (each.get("question") or {}).get("id")):
-            return {"number": order, **each}
+    by_people = (answer for answer in run["answers"] if not answer.get("standing"))
+    for order, answer in enumerate(by_people, start=1):
+        if question in (answer.get("number", order), (answer.get("question") or {}).get("id")):
+            return {"number": order, **answer}
     return None
 
 
@@ -149,12 +152,12 @@ def _find_question(run: Document, waiting: Sequence[Mapping[str, Any]], question
         raise RefusedError(f"{run['_id']} {describe_state(run)}")
     if not waiting and question == len(run["answers"]) + 1:
         return {"number": question, "kind": "unknown"}  # an early version stored no question
-    asked = next((each for each in waiting if is_named(each, question)), None)
-    if asked is None:
+    found = next((candidate for candidate in waiting if is_named(candidate, question)), None)
+    if found is None:
         numbers = ", ".join(map(str, _numbers(waiting)))
         shown = str(question)[:MAX_SHOWN]
         raise RefusedError(f"{run['_id']} has asked no question {shown}; it waits for an answer to {numbers}")
-    return asked
+    return found
 
 
 def _refuse_invalid(run: Document, question: Mapping[str, Any], answer: Document) -> None:
@@ -164,10 +167,12 @@ def _refuse_invalid(run: Document, question: Mapping[str, Any], answer: Document
     refused = _find_mismatch(question, answer)
     if refused is not None:
         raise RefusedError(f"{run_id} {refused}")
-    kept = [
-        {name: each[name] for name in _ANSWER_FIELDS if name in each} for each in answers if not each.get("standing")
+    earlier = [
+        {name: entry[name] for name in _ANSWER_FIELDS if name in entry}
+        for entry in answers
+        if not entry.get("standing")
     ]
-    if sum(check_storable(each, any_key=True) for each in [*kept, answer]) > MAX_ANSWERS:
+    if sum(check_storable(entry, any_key=True) for entry in [*earlier, answer]) > MAX_ANSWERS:
         raise RefusedError(f"{run_id} has more than {MAX_ANSWERS // 1024} KB of answers, and takes no more")
 
 

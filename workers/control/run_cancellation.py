@@ -64,10 +64,10 @@ async def _resolve_run(store: RunStore, run: Document, by: str) -> RunChange | N
 
 
 async def _request_cancellation(store: RunStore, run: Document, by: str) -> RunChange | None:
-    asked = run.get("cancel_requested")
-    if asked:
-        said = f"was asked to stop already, by {asked['by']}; {_SOON_TEXT}"
-        return RunChange(run["_id"], RunState.RUNNING, said, changed=False)
+    request = run.get("cancel_requested")
+    if request:
+        description = f"was asked to stop already, by {request['by']}; {_SOON_TEXT}"
+        return RunChange(run["_id"], RunState.RUNNING, description, changed=False)
     if not await RunChanges(store).request_cancel(run, by=by):
         return None
     log.info("cancel_requested", extra=log_labels(run, by))

@@ -35,7 +35,7 @@ async def read_run_detail(
         "turns": [{name: value for name, value in turn.items() if name not in _HIDDEN_FIELDS} for turn in turns],
         "usage": usage.as_json(),
         **await _effects_fields(store, run),
-        "replays": [each["_id"] for each in await find_replays(store, run)],
+        "replays": [replay["_id"] for replay in await find_replays(store, run)],
     }
 
 

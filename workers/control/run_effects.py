@@ -38,8 +38,8 @@ class ToolEffect:
     outcome: str = "done"
 
     def __str__(self) -> str:
-        said = "was called" if self.outcome == "done" else "had begun, and what came of it is not known"
-        return f"turn {self.turn}: {self.tool}({self.arguments}) {said}"
+        result = "was called" if self.outcome == "done" else "had begun, and what came of it is not known"
+        return f"turn {self.turn}: {self.tool}({self.arguments}) {result}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class RunEffects:
     def sentences(self) -> Iterator[str]:
         """Yields a sentence for each effect, in the order of the turns."""
         effects: list[ToolEffect | WriteEffect] = [*self.calls, *self.writes]
-        listed = sorted(effects, key=lambda each: (each.turn is None, each.turn or 0))
+        listed = sorted(effects, key=lambda effect: (effect.turn is None, effect.turn or 0))
         yield from map(str, listed[:MAX_SENTENCES])
         if more := self.more + len(listed) - len(listed[:MAX_SENTENCES]):
             yield f"and {more} more"
@@ -127,15 +127,15 @@ async def read_effects(store: RunStore, run: Document) -> RunEffects:
     """Reads the effects of a run with at least EFFECT_FIELDS."""
     effects = RunEffects(keys="new" if has_new_keys(run) else "same")
     async for turn in RunReads(store).turn_fields(run["_id"], _TURN_FIELDS, up_to=run["turn"]):
-        for made in _calls_of(turn):
-            effects.add(made)
-        for written in _writes_of(turn, turn["number"]):
-            effects.add(written)
+        for call in _calls_of(turn):
+            effects.add(call)
+        for write in _writes_of(turn, turn["number"]):
+            effects.add(write)
     unfinished = _unfinished_turn(run)
     for call in _unfinished_calls(unfinished):
         effects.add(call)
-    for written in _writes_of(run, None):
-        effects.add(written)
+    for write in _writes_of(run, None):
+        effects.add(write)
     async for token in _tokens_answered_later(store, run):
         if token not in unfinished.get("tokens", ()):
             effects.unknown_turn = run["turn"] + 1
@@ -149,8 +149,8 @@ def has_new_keys(run: Document) -> bool:
 
 def _unfinished_turn(run: Document) -> Mapping[str, Any]:
     """Returns the record of the unfinished turn; empty if the turn was finished since then."""
-    noted = run.get("unfinished") or {}
-    return noted if noted.get("turn", 0) > run["turn"] else {}
+    record = run.get("unfinished") or {}
+    return record if record.get("turn", 0) > run["turn"] else {}
 
 
 def _calls_of(turn: Document) -> Iterator[ToolEffect]:
@@ -175,9 +175,9 @@ def _unfinished_calls(unfinished: Mapping[str, Any]) -> Iterator[ToolEffect]:
 
 
 def _writes_of(document: Document, turn: int | None) -> Iterator[WriteEffect]:
-    for each in document.get("writes") or ():
-        place = f"{each['database']}.{each['collection']}"
-        yield WriteEffect(turn, each["variable"], place, each["key"], each["key_value"])
+    for write in document.get("writes") or ():
+        place = f"{write['database']}.{write['collection']}"
+        yield WriteEffect(turn, write["variable"], place, write["key"], write["key_value"])
 
 
 async def _tokens_answered_later(store: RunStore, run: Document) -> AsyncIterator[int]:
@@ -196,12 +196,12 @@ def _format_arguments(arguments: Any) -> str:
     Arguments of a model are JSON text: the braces of the object are removed.
     """
     try:
-        given = json.loads(arguments or "{}")
+        values = json.loads(arguments or "{}")
     except (ValueError, TypeError, RecursionError):
         return _truncate(str(arguments))
-    if not isinstance(given, dict):
+    if not isinstance(values, dict):
         return _truncate(str(arguments))
-    return _truncate(", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items()))
+    return _truncate(", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in values.items()))
 
 
 def _truncate(text: str) -> str:

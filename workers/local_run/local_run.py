@@ -112,7 +112,7 @@ class LocalRun:
             self._watch.speaking(claim.document["next_agent"] or self._plan.package.orchestrator.initial_agent)
             run = self._last = await execute(claim, self._services)
             if run.chat is not None:
-                self._errors += [run.services.redactor.redact_data(each.as_document()) for each in run.chat.incidents]
+                self._errors += [run.services.redactor.redact_data(fault.as_document()) for fault in run.chat.incidents]
             ending = run.released
             if ending is None or not isinstance(ending.decision, Requeue):
                 self._outcome = self._outcome if ending is None else ending.outcome

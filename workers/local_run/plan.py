@@ -43,7 +43,9 @@ def plan_of(package: Package, request: Request, environment: LocalEnvironment) -
         chat_id=request.chat_id,
         ui_responses=request.ui_responses,
     )
-    return Plan(package, as_loaded, run_request, environment, (*notes, *_find_unknown_names(package, request, environment)))
+    return Plan(
+        package, as_loaded, run_request, environment, (*notes, *_find_unknown_names(package, request, environment))
+    )
 
 
 def _find_unknown_names(package: Package, request: Request, environment: LocalEnvironment) -> Iterator[str]:

@@ -20,7 +20,7 @@ def pause_note(attempt: int, outcome: Outcome, delay: timedelta | None) -> str:
 
 def state_note(states: Sequence[PersistentState]) -> Iterator[str]:
     if states:
-        names = ", ".join(sorted(each.state_key.variable for each in states))
+        names = ", ".join(sorted(state.state_key.variable for state in states))
         yield f"no state is kept here; a worker would keep {names} for later runs"
 
 
@@ -35,7 +35,7 @@ def question_notes(questions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if question["kind"] == "message":
             yield "no person is here; on a worker the run goes on when `unattended runs answer` says something"
             continue
-        choices = " or ".join(json.dumps(each, ensure_ascii=False) for each in question.get("choices", ()))
+        choices = " or ".join(json.dumps(choice, ensure_ascii=False) for choice in question.get("choices", ()))
         keys = ", ".join(
             f'"{key}": {choices if choices and not nth else "…"}' for nth, key in enumerate(question.get("keys", ()))
         )
@@ -45,9 +45,9 @@ def question_notes(questions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def _in_one_line(question: Mapping[str, Any]) -> str:
     """Formats the question and the call that asks it."""
-    asked = " ".join((question.get("title") or question["text"]).split())
+    text = " ".join((question.get("title") or question["text"]).split())
     if question.get("function") is None:
-        return asked
+        return text
     arguments = question["arguments"]
     shown = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
-    return f"{asked} [{question['function']}({shown})]"
+    return f"{text} [{question['function']}({shown})]"

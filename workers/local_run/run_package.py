@@ -84,7 +84,7 @@ async def open_local_run(
     watch: Watch | None = None,
     redactor: Redactor | None = None,
 ) -> AsyncIterator[LocalRun]:
-    async with surroundings(package, request.script, settings, redactor or Redactor()) as around:
-        run = LocalRun(plan_of(package, request, around), watch or NoteWatch())
+    async with surroundings(package, request.script, settings, redactor or Redactor()) as environment:
+        run = LocalRun(plan_of(package, request, environment), watch or NoteWatch())
         await run.open()
         yield run

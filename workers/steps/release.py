@@ -93,6 +93,6 @@ async def _finish(
     crash_point("finished")
     log_written(claim, pending.writes)
     if pending.states:
-        variables = [each.state_key.variable for each in pending.states]
+        variables = [kept_state.state_key.variable for kept_state in pending.states]
         log.info("states_kept", extra={**run.labels, "variables": variables})
     return state

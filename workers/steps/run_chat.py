@@ -122,8 +122,8 @@ def question_fields(chat: Conversation, outcome: Outcome, claim: Claim) -> Mappi
     if not questions:
         return {}
     first = sum(not answer.get("standing") for answer in answers_of(claim.document)) + 1
-    asked = [{"number": number, **each.as_document()} for number, each in enumerate(questions, start=first)]
-    return {"questions": asked, "question": asked[0]}
+    documents = [{"number": number, **question.as_document()} for number, question in enumerate(questions, start=first)]
+    return {"questions": documents, "question": documents[0]}
 
 
 def key_facts_of(package: Package, claim: Claim) -> Mapping[str, Any]:

@@ -65,6 +65,6 @@ def outcome_of(error: BaseException, labels: Mapping[str, Any]) -> Outcome:
 
 
 def package_error(error: BaseException, *, transient: bool = False) -> Outcome:
-    words = error_text(error)
-    told = OutcomeError(type(error).__name__, words)
-    return Outcome(OutcomeKind.PACKAGE_ERROR, words, told, transient=transient)
+    text = error_text(error)
+    details = OutcomeError(type(error).__name__, text)
+    return Outcome(OutcomeKind.PACKAGE_ERROR, text, details, transient=transient)

@@ -89,8 +89,8 @@ class HeldRuns:
     async def list_limits(self) -> list[LimitName]:
         """Lists all limits that hold a run, except orders."""
         names: list[str] = []
-        for names in _NON_ORDER_RANGES:
-            found = await self._runs.aggregate([{"$match": {"held_by": names}}, *LIMITS_PIPELINE], hint=_INDEX)
+        for name_range in _NON_ORDER_RANGES:
+            found = await self._runs.aggregate([{"$match": {"held_by": name_range}}, *LIMITS_PIPELINE], hint=_INDEX)
             names += [row["_id"] async for row in found]
         return [limit for name in names if (limit := parse_limit(name)) is not None]
 

@@ -65,13 +65,15 @@ class BudgetLimit:
 
         `has_room` and `release` use the values of the last read.
         """
-        every = await self._budgets.list() if limits else []
-        self._known = {_limit_of(each): each for each in every}
+        budgets = await self._budgets.list() if limits else []
+        self._known = {_limit_of(entry): entry for entry in budgets}
         known = [self._known[limit] for limit in limits if limit in self._known]
-        of_one = [
-            effective_budget(kept, kept.budget.app_id, set()) for kept in known if not kept.budget.is_for_each_app
+        shared = [
+            effective_budget(stored, stored.budget.app_id, set())
+            for stored in known
+            if not stored.budget.is_for_each_app
         ]
-        self._free = {LimitName(LimitKind.BUDGET, each.budget.id) for each in await self._with_room(of_one)}
+        self._free = {LimitName(LimitKind.BUDGET, entry.budget.id) for entry in await self._with_room(shared)}
 
     async def has_room(self, limit: LimitName) -> int:
         """Returns the room under this budget.
@@ -84,23 +86,27 @@ class BudgetLimit:
         if not self._is_for_each_app(limit):
             return Released(await self._release(limit, None, count), after)
         apps = rotate_after(await self._held.apps_of(limit), after)[:MAX_APPS]
-        ids = {each.budget.id for each in self._known.values()}
+        ids = {entry.budget.id for entry in self._known.values()}
         run_ids: list[str] = []
-        for each in await self._with_room([effective_budget(self._known[limit], app_id, ids) for app_id in apps]):
+        for entry in await self._with_room([effective_budget(self._known[limit], app_id, ids) for app_id in apps]):
             if len(run_ids) >= count:
                 break
-            run_ids += await self._release(limit, each.app_id, count - len(run_ids))
-            after = each.app_id or ""
+            run_ids += await self._release(limit, entry.app_id, count - len(run_ids))
+            after = entry.app_id or ""
         return Released(run_ids, after)
 
     def _is_for_each_app(self, limit: LimitName) -> bool:
         return limit in self._known and self._known[limit].budget.is_for_each_app
 
-    async def _with_room(self, asked: Sequence[EffectiveBudget]) -> list[EffectiveBudget]:
+    async def _with_room(self, budgets: Sequence[EffectiveBudget]) -> list[EffectiveBudget]:
         now = self._clock()
-        places = {each: each.window_at(now) for each in asked if each.is_enforced}
-        used = await self._windows.read_usage([*places.values()]) if places else {}
-        return [each for each in asked if each not in places or used[places[each].id].has_room(each.budget.limit)]
+        windows = {effective: effective.window_at(now) for effective in budgets if effective.is_enforced}
+        used = await self._windows.read_usage([*windows.values()]) if windows else {}
+        return [
+            effective
+            for effective in budgets
+            if effective not in windows or used[windows[effective].id].has_room(effective.budget.limit)
+        ]
 
     async def _release(self, limit: LimitName, app_id: str | None, count: int) -> Sequence[str]:
         count = min(count, MAX_RELEASED_AT_ONCE - await self._held.count_released_by(limit, app_id))
@@ -110,5 +116,5 @@ class BudgetLimit:
         return run_ids if await self._held.release(limit, run_ids) else ()
 
 
-def _limit_of(kept: StoredBudget) -> LimitName:
-    return LimitName(LimitKind.BUDGET, kept.budget.id)
+def _limit_of(stored: StoredBudget) -> LimitName:
+    return LimitName(LimitKind.BUDGET, stored.budget.id)
