@@ -51,7 +51,7 @@ def write(value: Any = "gold") -> DocumentWrite:
 
 
 class RepositoryUnderTest(Protocol):
-    """A store, and what happens to its runs beside their owners."""
+    """A store, and the changes to its runs that owners do not make."""
 
     ledger: UsageLedger
 
@@ -72,7 +72,7 @@ class RepositoryUnderTest(Protocol):
     async def request_cancel(self, run_id: str) -> None: ...
 
     async def set_fields(self, run_id: str, fields: Mapping[str, Any]) -> None:
-        """Makes the run a document that another version wrote; None removes a field."""
+        """Changes the run into a document of another version; None removes a field."""
 
     async def release_next(self, order_key: str) -> None: ...
 
@@ -176,7 +176,7 @@ class RunRepositoryContract:
     async def test_the_stale_token_is_refused_though_its_owner_has_the_run(
         self, under_test: RepositoryUnderTest, repository: RunRepository, claim: Claim
     ) -> None:
-        """The same owner claims twice: what counts is the token, not the name."""
+        """The same owner claims twice: the token decides, not the name."""
         await repository.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="")
         newer = await claimed(repository, claim.run_id)
         assert (newer.owner, newer.token) == (claim.owner, claim.token + 1)
@@ -237,7 +237,7 @@ class RunRepositoryContract:
     async def test_a_run_that_gets_on_is_charged_with_no_earlier_loss(
         self, under_test: RepositoryUnderTest, repository: RunRepository, claim: Claim
     ) -> None:
-        """Else a long run that gets on would be parked for the losses of its whole life."""
+        """Otherwise a long run would be parked for all losses since its beginning."""
         newer = await taken_over(under_test, claim)
         await under_test.set_fields(claim.run_id, {"losses_alone": 4})
         assert newer.document["worker_losses"] == 1
@@ -350,7 +350,7 @@ class RunRepositoryContract:
 
         run = await found(repository, claim)
         assert claim.document["started_at"] == claim.document["claimed_at"]
-        assert run["started_at"] is not None  # held in a later attempt: it has started
+        assert run["started_at"] is not None  # held in a later attempt, so it has started
 
     async def test_a_queued_run_is_cancelled_at_once(self, under_test: RepositoryUnderTest) -> None:
         repository, run_id = under_test.repository(), (await under_test.insert(request())).run_id
@@ -522,7 +522,7 @@ class RunRepositoryContract:
         assert [each.ready for each in (first, second, third)] == [True, False, False]
         claim = await claimed(repository, first.run_id)
 
-        await under_test.release_next("acme/order 7")  # the first one has its turn still
+        await under_test.release_next("acme/order 7")  # the first one still has its turn
         assert await repository.claim(second.run_id) is None
         await repository.finish(claim, RunState.FAILED, END)
         await under_test.release_next("acme/order 7")
@@ -543,7 +543,7 @@ class RunRepositoryContract:
     async def test_a_run_of_an_older_version_is_claimed_and_takes_the_format(
         self, under_test: RepositoryUnderTest
     ) -> None:
-        """The version before wrote none: it claims such a run again, since an extra field does no harm there."""
+        """The older version can claim such a run again, as the extra field does no harm there."""
         run_id = (await under_test.insert(request())).run_id
         await under_test.set_fields(run_id, {"format": None})
 
@@ -611,7 +611,7 @@ async def lost(under_test: RepositoryUnderTest) -> None:
 
 
 async def taken_over(under_test: RepositoryUnderTest, claim: Claim, **options: Any) -> Claim:
-    """Reclaimed after its lease ran out, and claimed by the next worker."""
+    """Reclaims the run after its lease expired; the next worker claims it."""
     await lost(under_test)
     return await claimed(under_test.repository("second", **options), claim.run_id)
 

@@ -1,4 +1,4 @@
-"""A process that prunes and dies in the middle: everything is written, nothing is committed yet.
+"""A process that prunes and dies before its commit, after all writes.
 
 `python -m tests.integration.workers.killed_pruner MONGODB_URL DATABASE`
 """
@@ -30,7 +30,7 @@ async def main(url: str, database: str) -> None:
     store = RunStore(connect(url, database=database))
     pruning = DyingRetention(store, timedelta(days=30))
     while True:
-        with suppress(OperationFailure):  # others may be in its way
+        with suppress(OperationFailure):  # other pruners may conflict
             await pruning.prune()
 
 

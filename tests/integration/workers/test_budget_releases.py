@@ -1,4 +1,4 @@
-"""Letting go of what budgets hold, on a real MongoDB: in which order, how many at a time, and when."""
+"""Budget releases on a real MongoDB: their order, their number and their time."""
 
 import asyncio
 from collections import Counter
@@ -33,7 +33,7 @@ class RecordedWakeups:
 
 
 async def spend_budget(store: RunStore, limit: int = 100, **fields: Any) -> Budget:
-    """A budget of which nothing is left."""
+    """Spends a budget completely."""
     budget = await set_budget(store, limit, **fields)
     process = ReservingProcess(store)
     await process.run(app_id="acme").call(tokens=limit)

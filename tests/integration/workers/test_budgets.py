@@ -1,4 +1,4 @@
-"""Budgets on real workers: what is spent by many runs at once, and what becomes of runs when nothing is left."""
+"""Budgets on real workers: concurrent spending, and runs after the budget is spent."""
 
 import asyncio
 import re
@@ -259,7 +259,7 @@ async def test_a_worker_asleep_past_its_reservations_counts_each_call_once(stage
 
 
 async def test_a_worker_that_starts_reserves_what_the_one_before_it_has_learnt(stage: Stage) -> None:
-    """Of calls that no budget was asked for; a cold one would let twelve of these runs ask at once."""
+    """Estimates also come from calls without a budget. A cold worker would let twelve of these runs call at once."""
     tokens = 3_060
     stage.package("Relay", relay("Relay", ["A"]))
     stage.answers({}, default={"text": "ok", "delay_s": 0.3, "usage": {"input": 60, "output": 3_000}})

@@ -1,4 +1,4 @@
-"""Holds on real servers: a cap is never exceeded, and whoever it held goes on when there is room."""
+"""Caps on real servers: a cap is never exceeded, and held runs go on when there is room."""
 
 import asyncio
 import signal
@@ -39,7 +39,7 @@ async def work():
 
 
 def write_work_package(stage: Stage, caps: str) -> None:
-    """A package whose tool notes when somebody is at work."""
+    """Writes a package with a tool that records concurrent work."""
     package = relay("Work", ["A"])
     package["tools"] = {"tools": [{"agent": "A", "file": "work.py", "function": "work"}]}
     package["tools/work.py"] = WORK.format(log=str(stage.folder / "work.log"))
@@ -63,7 +63,7 @@ def max_concurrent(stage: Stage) -> int:
 
 @contextmanager
 def reconciling(stage: Stage) -> Iterator[None]:
-    """What the scheduler role does beside its ticks."""
+    """Runs the reconciler as the scheduler role does."""
     reconciler = stage.reconciler()
 
     async def once_a_second() -> None:
@@ -129,7 +129,7 @@ async def test_a_rate_spaces_the_starts_of_an_app_and_of_no_other(stage: Stage) 
 
     starts = [run["started_at"].timestamp() for run in await started_runs(stage.store, app_id="acme")]
     assert len(starts) == count
-    slack_s = 0.5  # between a claim and its question to the rate
+    slack_s = 0.5  # between a claim and its check of the rate
     for first in range(count):
         for last in range(first, count):
             most = (starts[last] - starts[first] + MAX_EARLY_S + slack_s) * per_s + 1

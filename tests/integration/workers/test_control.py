@@ -1,4 +1,4 @@
-"""Control of runs on a real MongoDB: each wish is carried out once, whatever else happens to the run at that moment."""
+"""Control of runs on a real MongoDB: each request takes effect once, in any race with the run."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -119,7 +119,7 @@ async def test_what_was_worked_on_since_it_was_looked_at_is_looked_at_again(stor
     assert claim is not None
     await ownership(store).requeue(claim, delay=timedelta(hours=1), counts_as_attempt=True, reason="429")
 
-    assert await _end_run(store, run, "ann") is None  # it would not know what this attempt has used
+    assert await _end_run(store, run, "ann") is None  # it would miss the usage of this attempt
 
     assert (await cancel(store, claim.run_id, by="ann")).changed
     assert (await run_of(store, claim.run_id))["not_before"] is None
@@ -225,7 +225,7 @@ async def test_of_cancel_and_claim_and_finish_at_once_one_truth_is_left(store: R
     for run_id, end, answer in zip(run_ids, ends, answers, strict=True):
         state = (await run_of(store, run_id))["state"]
         seen.add((end, answer, state))
-    # Told "cancelled", it never ran; told "asked to stop", it was too late for this worker, which never beats.
+    # "cancelled" means that it never ran. "asked to stop" came too late for this worker, which has no heartbeat.
     assert seen <= {
         ("never claimed", "cancelled", "cancelled"),
         ("finished", "running", "succeeded"),
@@ -244,7 +244,7 @@ async def test_runs_cancelled_at_any_moment_end_one_way_and_cost_as_the_ledger(
     async def told(run_id: str, number: int) -> str:
         if number % 3 == 1:
             await stage.wait_for_turn(run_id, 1)
-            await asyncio.sleep(number / 100)  # any moment of what is left of it
+            await asyncio.sleep(number / 100)  # any moment of the rest of the run
         if number % 3 == 2:
             await stage.wait_for_end(run_id)
         try:
@@ -277,7 +277,7 @@ async def test_a_run_that_waits_for_its_next_attempt_can_be_made_due(store: RunS
 
     assert (done.changed, wake.run_ids) == (True, [claim.run_id])
     due = await run_of(store, claim.run_id)
-    assert due["wake_at"] <= datetime.now(UTC)  # should the wake-up get lost
+    assert due["wake_at"] <= datetime.now(UTC)  # in case the wake-up gets lost
     assert due["not_before"] is None, "a time of the past may be one of the future for the next primary"
     assert not (await retry_now(store, wake, claim.run_id, by="ann")).changed
     assert await ownership(store).claim_first("acme") is not None
@@ -440,7 +440,7 @@ NOW = datetime.now(UTC)
 async def test_a_filtered_list_reads_what_it_shows_and_not_what_exists(
     store: RunStore, matching: RunFilter, most: int
 ) -> None:
-    """Few among many that succeeded long ago."""
+    """A few failed among many old successes."""
     template = await run_of(store, await insert_queued_run(store))
     await store.runs.delete_many({})
     rare: list[dict[str, Any]] = [

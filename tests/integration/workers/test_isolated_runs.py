@@ -1,4 +1,4 @@
-"""A suspect of killing its workers runs in a process of its own, beside a worker that goes on with all the others."""
+"""Isolated runs: a suspect runs in a process of its own, next to a worker that goes on with all other runs."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ isolated_runs.start_server = start_hanging_server
 
 
 async def accept_suspect(stage: Stage, tool: str, *, losses_alone: int = 0, **settings: Any) -> str:
-    """A run that lost two workers beside others already, and some alone."""
+    """Inserts a run with two shared losses, and some isolated ones."""
     package = relay("Suspect", ["A"])
     package["tools"] = {"tools": [{"agent": "A", "file": "tool.py", "function": tool}]}
     package["tools/tool.py"] = TOOL
@@ -102,7 +102,7 @@ async def test_a_process_killing_suspect_parks_after_five_and_its_worker_lives(s
 
 
 async def test_a_suspect_outlives_a_worker_that_is_killed(stage: Stage) -> None:
-    """Else the poison of others in its worker would keep it from ever getting on."""
+    """Otherwise other killers in its worker would stop it from ever finishing."""
     run_id = await accept_suspect(stage, "work")
     await pid_of_suspect(stage)
 
@@ -146,7 +146,7 @@ async def test_a_process_that_cannot_start_is_no_fault_of_the_run(stage: Stage) 
 
 
 async def test_a_server_of_processes_that_hangs_is_replaced(stage: Stage) -> None:
-    """Else its worker would renew the lease of a run that never begins, and keep a place for it."""
+    """Otherwise its worker would renew the lease of a run that never begins, and keep its slot."""
     stage.package("Relay", relay("Relay", ["B"]))
     await stage.start_altered_worker(HANGING_SERVER)
     run_id = (await stage.accept("Relay", wake=False)).run_id

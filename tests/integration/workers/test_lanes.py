@@ -1,4 +1,4 @@
-"""Fairness on real servers: whose run is next, whatever the order of the messages is."""
+"""Lanes on real servers: the next run does not depend on the order of the messages."""
 
 import asyncio
 from collections import Counter
@@ -27,7 +27,7 @@ STRANGE_APPS = ("", "$lane", "a.b", "a:b", "ö", "\U0001f600", " ")
 
 
 async def insert_runs(store: RunStore, apps: Iterable[str], *, workflow: str = "Relay", **changes: Any) -> list[str]:
-    """Accepted all at once: a run for each of these apps, in that order."""
+    """Inserts a run for each of these apps, in that order, at the same time."""
     now, documents = datetime.now(UTC), []
     for app_id in apps:
         event = TriggerEvent("api", "test", str(ULID()), fired_at=now)
@@ -46,7 +46,7 @@ async def hold_runs(
 
 
 async def started_runs(store: RunStore, **query: Any) -> list[Document]:
-    """In the order of their starts."""
+    """Returns the runs in the order of their starts."""
     return await store.runs.find({"started_at": {"$ne": None}, **query}).sort("started_at", 1).to_list(None)
 
 
@@ -58,7 +58,7 @@ async def wait_for_all_ends(store: RunStore, *, within_s: float = 30, **query: A
 
 
 def max_gap(names: Iterable[str], of: Iterable[str]) -> int:
-    """By how much the one who got most turns was ever ahead of the one who got fewest."""
+    """Returns the largest lead of the app with most turns over the one with fewest."""
     counts, most = Counter(dict.fromkeys(of, 0)), 0
     for name in names:
         counts[name] += 1
@@ -124,7 +124,7 @@ def lanes_of(store: RunStore, owner: str) -> Lanes:
 
 
 async def test_as_many_tickets_as_runs_are_enough_for_every_run(store: RunStore) -> None:
-    """Two processes, tickets that name others' runs, runs that arrive meanwhile, and app ids of every kind."""
+    """Two processes, tickets that name other runs, runs that arrive meanwhile, and app ids of every kind."""
     processes = [lanes_of(store, "one"), lanes_of(store, "two")]
 
     async def arrive(n: int) -> Claim | None:
@@ -141,7 +141,7 @@ async def test_as_many_tickets_as_runs_are_enough_for_every_run(store: RunStore)
 
 
 class WorkerDouble:
-    """What a worker process does with its tickets, without working."""
+    """Handles tickets like a worker process, without working on runs."""
 
     def __init__(self, store: RunStore, owner: str, caps: Caps, tasks: asyncio.TaskGroup) -> None:
         self.ownership = MongoRunRepository(store, owner=owner, lease_s=30)
@@ -173,7 +173,7 @@ class WorkerDouble:
 
 
 async def test_every_run_is_started_by_its_tickets_alone_whatever_the_caps(store: RunStore) -> None:
-    """No reconciler is there to send another: a ticket thrown away, or a run let go without one, would stay."""
+    """No reconciler sends further tickets: a dropped ticket, or a release without one, would strand a run."""
     caps, apps = parse_caps("app=2,workflow:Relay=3"), ["acme", "globex", "initech"]
     run_ids = await insert_runs(store, apps * 30) + await insert_runs(store, apps * 30, workflow="Other")
 

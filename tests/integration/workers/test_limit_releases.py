@@ -1,4 +1,4 @@
-"""Admission and releases on a real MongoDB: who is held, who is let go, and what that asks of the store."""
+"""Admission and limit releases on a real MongoDB: held runs, released runs, and the queries for them."""
 
 import asyncio
 from collections import Counter
@@ -88,7 +88,7 @@ async def test_only_as_many_are_released_as_there_is_room_for_and_once(store: Ru
     releases = LimitReleases(store, caps, RecordedWakeups())
 
     assert await releases.run_pass() == {"concurrency": 3 + 5}
-    assert await releases.run_pass() == {}  # they are on their way
+    assert await releases.run_pass() == {}  # they are released and not claimed yet
     assert await run_release_pass(store, caps) == {}
     shares = Counter([run["app_id"] async for run in store.runs.find({"workflow": "Other", "hold": None})])
     assert sorted(shares.values()) == [1, 2, 2]
@@ -118,7 +118,7 @@ async def test_many_that_wait_for_an_app_go_in_the_same_order(store: RunStore) -
 
 
 async def test_a_run_its_other_limit_would_hold_is_not_released(store: RunStore) -> None:
-    """Else its worker would hold it there, let the next one go, and so on through the whole backlog."""
+    """Otherwise its worker would hold it there and release the next one, through the whole backlog."""
     caps = "app=4,workflow:Full=1"
     await insert_runs(store, ["globex"], workflow="Full", state="running")
     full = await hold_runs(store, "app:acme", ["acme"] * 5, workflow="Full")
@@ -160,7 +160,7 @@ async def test_a_rate_without_starts_keeps_its_runs_where_they_are(store: RunSto
 
 
 async def test_a_run_waiting_for_two_limits_gets_its_turn_at_the_shared_one(store: RunStore) -> None:
-    """The workflow is always full of others: whenever the app has room the workflow has none."""
+    """The workflow is always full: whenever the app has room, the workflow has none."""
     caps = parse_caps("app:a=1,workflow:Relay=1")
     door = Admission(
         AllLimits(caps, store),
@@ -182,7 +182,7 @@ async def test_a_run_waiting_for_two_limits_gets_its_turn_at_the_shared_one(stor
 
 
 async def test_what_a_rate_holds_goes_before_what_came_later_for_the_app(store: RunStore) -> None:
-    """Else each of these would be let go, and be held behind the older one: a backlog moves, and nobody works."""
+    """Otherwise each new run would be released and held behind the older one: a backlog moves without any work."""
     caps = "app=1,rate=60/m"
     [older] = await hold_runs(store, "rate:acme", ["acme"], kind="rate")
     await hold_runs(store, "app:acme", ["acme"] * 20)
@@ -297,7 +297,7 @@ async def test_a_released_run_has_time_to_be_claimed(store: RunStore) -> None:
 
 
 async def test_with_caps_one_process_makes_its_claims_one_after_another(store: RunStore) -> None:
-    """A burst that is counted all at once would find itself over the limit, and be given back as a whole."""
+    """A burst that is counted all at once would exceed the limit, and be requeued as a whole."""
     door, open_door = admission(store, "app=1"), admission(store, "")
 
     async with open_door.exclusive(), open_door.exclusive(), door.exclusive():
@@ -420,10 +420,10 @@ class RecordedCommands(monitoring.CommandListener):
         self.read_concerns.append(event.command.get("readConcern", {}).get("level"))
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
-        """Nothing to note."""
+        """Ignored."""
 
     def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        """Nothing to note."""
+        """Ignored."""
 
 
 async def test_without_caps_nothing_is_asked_of_the_store(
@@ -439,8 +439,8 @@ async def test_without_caps_nothing_is_asked_of_the_store(
         assert await admission(listened, "").release_after(claim) is None
         assert commands.names == []
         assert await admission(listened, "app=1").try_admit(claim)
-        assert commands.names == ["aggregate", "aggregate"]  # who is on the way, and who runs
-        # What a new primary knows of the majority may be older than this very claim, and than all that it must see.
+        assert commands.names == ["aggregate", "aggregate"]  # released runs, and running ones
+        # The majority view of a new primary may be older than this claim, and than all that it must see.
         assert commands.read_concerns == ["local", "local"]
     finally:
         await listened.database.client.close()

@@ -1,4 +1,4 @@
-"""Open turns in a real store: many questions of one turn, what is kept of it, and how it ends."""
+"""Open turns in a real store: several questions of one turn, its stored steps, and its end."""
 
 import asyncio
 from datetime import timedelta

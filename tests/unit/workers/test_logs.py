@@ -29,7 +29,7 @@ FORMATTERS: list[Callable[[str], logging.Formatter]] = [ConsoleFormatter, JsonFo
 
 @pytest.fixture(autouse=True)
 def given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restores what the configuration of logging changes in the process."""
+    """Restores the logging configuration of the process."""
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
 
 

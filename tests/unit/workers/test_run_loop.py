@@ -1,4 +1,4 @@
-"""The engine: where a run goes that is retried, held, cancelled, handed back, taken over, or cannot be written."""
+"""The engine: the state of a run after a retry, hold, cancellation, hand-back, takeover or failed write."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -35,7 +35,7 @@ WINDOW_END = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 class FaultyRepository:
-    """Raises `error` from one method, `times` over, and passes everything else on."""
+    """Raises `error` from one method, `times` times, and delegates all other calls."""
 
     def __init__(self, inner: Any, method: str, error: Exception, *, times: int = 1) -> None:
         self._inner = inner
@@ -214,7 +214,7 @@ async def test_a_lost_lease_is_handed_back_while_no_other_owner_has_it(tmp_path:
 
 
 async def test_a_run_that_was_taken_over_is_left_to_its_new_owner(tmp_path: Path) -> None:
-    """The old one notices it by its next write, and changes nothing."""
+    """The old owner notices it at its next write, and changes nothing."""
     bench = await bench_of(tmp_path, TWO_TURNS)
     newer: list[Claim | None] = []
 
@@ -236,7 +236,7 @@ async def test_a_run_that_was_taken_over_is_left_to_its_new_owner(tmp_path: Path
 
 async def test_a_run_of_a_lost_worker_resumes_after_its_last_turn(tmp_path: Path) -> None:
     bench = await bench_of(tmp_path, TWO_TURNS)
-    bench.shutdown.left_s = 0.0  # killed: it hands nothing back
+    bench.shutdown.left_s = 0.0  # killed, so it hands nothing back
     bench.on_call = in_the_turn_of("B", bench.shutdown.interrupt)
     await bench.execute()
 
@@ -247,7 +247,7 @@ async def test_a_run_of_a_lost_worker_resumes_after_its_last_turn(tmp_path: Path
     await bench.execute(bench.services(bench.repository("second")))
 
     assert (bench.state, bench.speakers) == ("succeeded", ["A", "B"])
-    assert bench.run["worker_losses"] == 0  # it got on
+    assert bench.run["worker_losses"] == 0  # it made progress
     assert [line["owner"] for line in bench.run["history"]] == ["first", "second"]
 
 

@@ -1,4 +1,4 @@
-"""Caps: which limits apply to whom, and what is refused."""
+"""Caps: the limits of each app and workflow, and invalid lines."""
 
 import pytest
 

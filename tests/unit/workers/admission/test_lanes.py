@@ -1,4 +1,4 @@
-"""Lanes: turns go round, and no ticket is thrown away while somebody's run waits for it."""
+"""Lanes: lanes take turns, and no ticket is dropped while a run waits for it."""
 
 from contextlib import AbstractAsyncContextManager, nullcontext
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ def test_a_lane_that_is_forgotten_is_skipped() -> None:
 
 
 class _Store:
-    """Stands in for the index and the claims: `thefts` happen just before a claim."""
+    """A double of the index and the claims: `thefts` happen just before a claim."""
 
     def __init__(self, *thefts: dict[str, str]) -> None:
         self.ready = {"a": "mine"}
@@ -78,7 +78,7 @@ async def test_a_look_before_a_ticket_came_proves_nothing_about_its_run() -> Non
     assert await lanes.claim_next("mine") is not None
     assert await lanes.claim_next("late") is None
 
-    store.ready = {"a": "next"}  # accepted after that look, which is young enough to be used again
+    store.ready = {"a": "next"}  # accepted after that refresh, which is recent enough to be reused
 
     claim = await lanes.claim_next("next")
     assert claim is not None
@@ -86,7 +86,7 @@ async def test_a_look_before_a_ticket_came_proves_nothing_about_its_run() -> Non
 
 
 class _StoreSlowOnce(_Store):
-    """Its first answer takes half a minute, as in an election."""
+    """A store with a first answer after half a minute, as in an election."""
 
     now = 100.0
     took_s = 30.0

@@ -1,4 +1,4 @@
-"""How many go on is dealt out evenly, in order, round and round, and nobody gets more than there is room for."""
+"""The release policy: releases are distributed evenly, in order and in turn, within the room of each limit."""
 
 from accounting.budgets.service import HELD_BY_PREFIX
 from workers.admission.limit_releases import RELEASED_HERE

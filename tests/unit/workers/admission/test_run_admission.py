@@ -1,4 +1,4 @@
-"""Admission on a store in memory: a claimed run is admitted, held, refused or given back, and its place is filled."""
+"""Admission on a store in memory: a claimed run is admitted, held, refused or requeued, and its place is filled."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ CAP = Hold(HoldKind.CONCURRENCY, "app:acme")
 
 
 class OneLimit:
-    """Admits by `verdicts`, the last of which stays; releases these runs after each one that leaves."""
+    """Admits by `verdicts`, the last of which repeats; releases these runs after each one that leaves."""
 
     def __init__(self, *verdicts: Hold | Refused | Exception | None, released: Sequence[str] = ()) -> None:
         self.verdicts = [*verdicts]
@@ -82,7 +82,7 @@ async def test_a_run_over_its_cap_is_held_and_its_place_is_filled() -> None:
     run = gate.store.runs[claim.run_id]
     assert (run["state"], run["hold"], run["held_by"], run["started_at"]) == ("queued", "concurrency", "app:acme", None)
     assert gate.noted == [HoldKind.CONCURRENCY]
-    assert gate.sent == ["run_after"]  # the first one is taken by whoever asked
+    assert gate.sent == ["run_after"]  # the caller takes the first one
 
 
 async def test_a_held_run_starts_when_its_limit_releases_it() -> None:

@@ -1,4 +1,4 @@
-"""One run in this process: what a worker would do with a package, without any service."""
+"""Local runs: a package runs in this process as on a worker, without any server."""
 
 import asyncio
 import json
@@ -332,7 +332,7 @@ async def test_what_a_database_would_refuse_fails_the_run_here_too(tmp_path: Pat
 
 @dataclass
 class FirstTurn:
-    """Tells when it was committed."""
+    """Signals its commit."""
 
     taken: asyncio.Event = field(default_factory=asyncio.Event)
     speakers: list[str] = field(default_factory=list)
@@ -368,7 +368,7 @@ async def test_a_cancelled_run_ends_as_cancelled_and_says_so_to_whoever_cancelle
 
 @dataclass
 class SecondAttempt(FirstTurn):
-    """Tells when it begins."""
+    """Signals its beginning."""
 
     def speaking(self, agent: str) -> None:
         super().speaking(agent)
@@ -517,7 +517,7 @@ def test_a_chat_id_fixes_what_chance_chooses(tmp_path: Path) -> None:
 async def test_a_tool_that_changes_the_directory_is_told_of_and_the_next_one_is_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Packages and scripts that are named by relative paths are found all the same."""
+    """Packages and scripts with relative paths are still found."""
     tools = [{"agent": agent, "file": f"{name}.py", "function": name} for agent, name in (("A", "move"), ("B", "look"))]
     folder = package(tmp_path, tools={"tools": tools})
     write_tool(folder, "move.py", "import os\n\ndef move():\n    os.chdir('/')\n    return 'moved'\n")
@@ -559,7 +559,7 @@ async def test_a_run_without_a_variable_that_its_package_requires_asks_no_model(
 
 
 async def test_a_verbose_log_of_a_run_shows_no_hidden_value(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The log of a worker hides values as well; that of a package's own test does not."""
+    """A worker hides values in its log; the test of a package does not."""
     caplog.set_level("INFO")
     source = {"type": "static", "value": "the secret-value is out"}
     folder = package(tmp_path, context_variables={"definitions": {"note": {"type": "string", "source": source}}})

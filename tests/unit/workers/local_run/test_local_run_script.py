@@ -1,4 +1,4 @@
-"""What docs/testing-packages.md says of scripts: hand-offs, structured outputs, managers, people, slow models."""
+"""Scripts as in docs/testing-packages.md: hand-offs, structured outputs, managers, people, slow models."""
 
 import json
 from pathlib import Path

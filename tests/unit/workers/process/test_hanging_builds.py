@@ -22,7 +22,7 @@ TOOL = [{"agent": "A", "file": "work.py", "function": "work"}]
 
 
 class SlowPackages:
-    """`slow` ones are imported no further than to their first line until `let_go`."""
+    """Imports of `slow` packages stop at their first line until `let_go`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

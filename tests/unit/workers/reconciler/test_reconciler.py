@@ -1,4 +1,4 @@
-"""What a reconciler decides without a store: why a wake-up is needed, what one transaction takes, what it adds up."""
+"""Decisions of the reconciler without a store: wake-ups, the size of a transaction, roll-ups."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_runs_are_added_up_by_what_the_counter_shows() -> None:
 
 
 def test_stranded_runs_are_added_up_apart() -> None:
-    """And the others as an older version adds them up, into the same roll-ups."""
+    """The others go into the same roll-ups as in an older version."""
     plain = {"app_id": "a", "workflow": "W", "trigger": {"type": "api"}, "outcome": {"kind": "no_transition"}}
     stranded = {**plain, "outcome": {"kind": "no_transition", "stranded": True}}
 

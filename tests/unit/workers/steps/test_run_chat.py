@@ -1,4 +1,4 @@
-"""The chat of a run: what the run document says, as a conversation works on it."""
+"""The chat of a run: the conversation that is built from a run document."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def test_the_runs_own_values_win_over_a_namesake_of_the_package(tmp_path: Path) 
 
 
 def test_an_answer_belongs_to_the_question_that_it_names() -> None:
-    """A question of an older version has no id: its answer does not fit what the run asks when it goes on."""
+    """A question of an older version has no id, so its answer fits no question of the resumed run."""
     old = [{"message": "yes"}, {"responses": {"Card": {}}, "question": {"kind": "tool", "tool": "Card"}}]
     new = {"responses": {"Card": {"ok": True}}, "question": {"kind": "tool", "id": "q_1"}}
 

@@ -1,4 +1,4 @@
-"""Room under a limit: what is on its way is counted before what runs."""
+"""Room under a limit: released runs are counted before running ones."""
 
 from typing import cast
 from unittest.mock import MagicMock
@@ -12,7 +12,7 @@ from workers.store.run_store import RunStore
 
 
 class StartingMeanwhile(HeldRuns):
-    """One run, which a worker claims between the two counts."""
+    """A run that a worker claims between the two counts."""
 
     def __init__(self) -> None:
         super().__init__(cast(RunStore, MagicMock()))

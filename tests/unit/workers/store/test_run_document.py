@@ -1,4 +1,4 @@
-"""New runs as documents: their ids, where they wait, and what of them is shown."""
+"""Documents of new runs: their ids, their lanes, and their public view."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -89,7 +89,7 @@ def test_a_chain_is_kept_and_how_a_run_finds_its_worker_is_not_shown() -> None:
 
 
 def test_failed_calls_of_tools_stand_in_the_run_with_each_turn() -> None:
-    """Where lists find them: of a run that goes on, and of one whose worker was lost after the turn."""
+    """Lists find them in unfinished runs, and in runs that lost their worker after the turn."""
     turn = Turn("A", "ok")
 
     _, kept = turn_document(turn, Checkpoint((turn,), {}, None, RunCounters(failed_tools=3)))

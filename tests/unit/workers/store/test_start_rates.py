@@ -1,4 +1,4 @@
-"""Rates: how many starts are free."""
+"""Start rates: the number of free starts."""
 
 import pytest
 

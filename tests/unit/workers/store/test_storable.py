@@ -1,4 +1,4 @@
-"""Storable values: what passes is what MongoDB takes, and what does not is named."""
+"""Storable values: accepted values fit into MongoDB, and errors name the others."""
 
 from collections import OrderedDict
 from datetime import UTC, datetime

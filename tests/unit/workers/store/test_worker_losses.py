@@ -1,4 +1,4 @@
-"""When a run whose workers die is parked."""
+"""Worker losses: when they park a run."""
 
 from typing import Any
 
