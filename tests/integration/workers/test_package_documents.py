@@ -1,4 +1,4 @@
-"""Documents on a real MongoDB: what one app reads and writes, what it may not, and what stays whole."""
+"""Documents on a real MongoDB: reads and writes of one app, refusals, and atomic writes."""
 
 import asyncio
 from dataclasses import replace
@@ -23,7 +23,7 @@ from workflows.context.values.size_limits import to_plain_json
 
 
 class UnknownType:
-    """Of no kind that a database knows. Its name is the same in every process that collects these tests."""
+    """A type that no database knows. Its name is the same in every process that collects these tests."""
 
     def __repr__(self) -> str:
         return "unknown"

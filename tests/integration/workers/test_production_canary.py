@@ -111,7 +111,7 @@ def spying_package() -> dict[str, Any]:
 
 
 def broken_package() -> dict[str, Any]:
-    """Declares nothing; at import it fails with the value of the other package."""
+    """Writes a package without declarations that fails at import with the value of the other package."""
     return {
         **relay("Broken", ["A"]),
         "tools": {"tools": [{"agent": "A", "file": "b.py", "function": "b"}]},

@@ -1,4 +1,4 @@
-"""How many wake-ups wait, asked of a real Redis: also of one that has none, and of one that does not answer."""
+"""The queue depth of a real Redis, also of an empty and of a silent one."""
 
 import socket
 import time
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 async def silent_redis(settings: Settings) -> AsyncIterator[Settings]:
-    """Takes connections and never says a word, like a Redis that is stopped."""
+    """Accepts connections and never answers, like a stopped Redis."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield replace(settings, redis_url=f"redis://127.0.0.1:{server.getsockname()[1]}/0")
 
@@ -37,7 +37,7 @@ async def test_what_was_sent_waits_until_it_is_taken_or_lost(stage: Stage) -> No
     for number in range(3):
         stage.wakeups.send(f"run_{number}")
     waiting = await tickets.count_waiting()
-    assert waiting is not None  # on their way, maybe seen there and again in the broker
+    assert waiting is not None  # in delivery, and possibly counted twice
     assert 3 <= waiting <= 6
     await stage.wakeups.wait_until_published()
     assert await tickets.count_waiting() == 3

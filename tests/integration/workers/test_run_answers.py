@@ -1,4 +1,4 @@
-"""Answers to runs that wait for a person, with real workers: what goes on, what is refused, and what a crash costs."""
+"""Answers to runs that wait for a person, with real workers: resumes, refusals, and crashes."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ def state(trigger: dict[str, Any]) -> dict[str, Any]:
 
 
 def desk() -> dict[str, Any]:
-    """A asks a person by a tool in its turn, and then hands over to the user; B goes on when told so."""
+    """A asks a person by a tool in its turn, and then hands over to the user; B goes on when asked to."""
     return {
         "orchestrator": {"workflow_name": "Desk", "initial_agent": "Clerk", "human_in_the_loop": True},
         "agents": {"agents": [{"name": name, "system_message": f"You are {name}."} for name in ("Clerk", "A", "B")]},
@@ -95,7 +95,7 @@ async def send_answer(
 async def wait_for_question(
     stage: Stage, run_id: str, *, question: int = 1, beside: Callable[[], Awaitable[Any]] | None = None
 ) -> Document:
-    """For this question, since a run that was just answered may not have moved on yet."""
+    """Waits for this question, since a run that was just answered may not have moved on yet."""
 
     async def asks() -> Document | None:
         if beside is not None:
@@ -178,7 +178,7 @@ async def let_worker_crash_at(stage: Stage, landmark: str) -> None:
 
 
 async def run_to_message_question(stage: Stage) -> str:
-    """A run that waits for what the user says; the worker that brought it there is gone."""
+    """Inserts a run that waits for a message of the user; its worker is gone."""
     worker = await stage.start_worker()
     run_id = (await stage.accept("Desk")).run_id
     await wait_for_question(stage, run_id)
@@ -211,7 +211,7 @@ async def test_a_worker_that_dies_at_the_answers_turn_loses_and_repeats_nothing(
 
 @pytest.mark.parametrize("landmark", ["open turn kept", "turn written"])
 async def test_a_worker_that_dies_in_an_answered_turn_repeats_no_call(desk_stage: Stage, landmark: str) -> None:
-    """It dies when the approved call is recorded, or when its whole turn is written and not counted yet."""
+    """It dies when the approved call is recorded, or when the turn is written and not counted yet."""
     stage, paid = desk_stage, desk_stage.folder / "paid"
     recorded = f"    open({str(paid)!r}, 'a').write(f'{{amount}} ')\n    context_variables.set"
     stage.package("Desk", {**desk(), "tools/desk.py": TOOLS.replace("    context_variables.set", recorded)})

@@ -1,4 +1,4 @@
-"""Effects of runs as a real store has them: what a replay is said to do again, also of runs of older versions."""
+"""Effects of runs in a real store: the effects that a replay would repeat, also for runs of older versions."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +17,7 @@ WRITE = {"variable": "order", "database": "shop", "collection": "orders", "key":
 
 
 def turn_document(number: int, *calls: tuple[str, str, dict[str, Any]], **changes: Any) -> dict[str, Any]:
-    """Calls of tools: name, arguments, and what their result says besides."""
+    """Calls of tools: name, arguments, and further fields of the result."""
     asked = [{"id": f"{index}", "name": name, "arguments": given} for index, (name, given, _) in enumerate(calls)]
     results = [{"id": f"{index}", "name": name, "text": "ok", **said} for index, (name, _, said) in enumerate(calls)]
     events = [{"text": None, "tool_calls": asked}, {"tool_results": results}, {"text": "done", "tool_calls": []}]

@@ -1,4 +1,4 @@
-"""Inserts that share commands, on a real MongoDB: each caller gets its own answer, and only of what is durable."""
+"""Inserts that share commands, on a real MongoDB: each caller gets its own result, once it is durable."""
 
 import asyncio
 from collections import Counter
@@ -70,7 +70,7 @@ async def test_a_request_that_cannot_be_written_hurts_no_other(store: RunStore) 
 async def test_inserts_too_large_for_one_command_are_split_and_faults_isolated(
     store: RunStore,
 ) -> None:
-    """48 MB are one command: when the bad one is met, those of the first have been written already."""
+    """A command holds 48 MB: the bad run comes after the first ones were written."""
     await store.insert(request("first"))
     large = [request(str(number), input={"text": "x" * 3_900_000}) for number in range(15)]
     bad = request("bad", chain=("half of a character \ud800",))
@@ -133,7 +133,7 @@ async def test_a_later_start_is_durable_and_woken_only_by_the_reconciler(store: 
 
 async def test_a_delayed_run_is_made_ready_when_it_is_due(store: RunStore) -> None:
     woken = RecordedWakeups()
-    # In whole milliseconds, as the store keeps times: else it is ready a moment before.
+    # In whole milliseconds, as in the store: otherwise the run is ready a moment before.
     soon = datetime.now(UTC).replace(microsecond=0) + timedelta(milliseconds=1_300)
     accepted = await Acceptance(store, woken).accept(request("soon", not_before=soon))
     republish = Republish(store, woken, woken, 2)
@@ -191,7 +191,7 @@ async def test_a_store_that_fails_in_the_middle_loses_nothing_that_was_answered(
 
 
 async def test_an_insert_without_write_concern_is_never_reported_as_accepted(tmp_path: Path) -> None:
-    """A second server is asked for that is not there, and everybody in the command hears of it."""
+    """The write concern needs a second server, which is missing, and every caller in the command gets the error."""
     async with stage_of_its_own(tmp_path) as stage:
         database = stage.store.database
         admin = database.client.admin
@@ -213,11 +213,13 @@ async def test_an_insert_without_write_concern_is_never_reported_as_accepted(tmp
         assert again[3].run_id == known.run_id
         assert await stage.store.runs.count_documents({}) == 5
         assert await stage.store.order.head_of("acme/doc") == again[1].run_id
-        await admin.command("replSetReconfig", {**config, "version": two["version"] + 1})  # or it would not stop soon
+        await admin.command(
+            "replSetReconfig", {**config, "version": two["version"] + 1}
+        )  # otherwise it would not stop soon
 
 
 class RecordedWakeups:
-    """A broker that takes everything."""
+    """A broker that accepts every wake-up."""
 
     def __init__(self) -> None:
         self.run_ids: list[str] = []

@@ -47,7 +47,7 @@ def request(event: str, *, key: str | None = "doc", app_id: str = "acme", **fiel
 
 
 async def accept_runs(store: RunStore, *events: str, **fields: Any) -> list[str]:
-    """One after the other."""
+    """Inserts the runs one after the other."""
     return [(await store.insert(request(event, **fields))).run_id for event in events]
 
 
@@ -58,7 +58,7 @@ async def claim_run(store: RunStore, run_id: str) -> Claim:
 
 
 async def finish_run(store: RunStore, claim: Claim, state: RunState = RunState.SUCCEEDED) -> None:
-    """As a worker that dies right after: nobody is let go."""
+    """Ends the run like a worker that dies right after, before it releases the next one."""
     question = {"question": {"number": 1, "kind": "message"}} if state is RunState.NEEDS_HUMAN else {}
     await MongoRunRepository(store, owner="w1", lease_s=60).finish(claim, state, {**OUTCOME, **question})
 
@@ -217,7 +217,7 @@ async def test_a_given_sequence_beats_acceptance_time_and_priority(
 
 
 async def test_runs_of_one_command_keep_the_order_of_their_calls(store: RunStore) -> None:
-    """Nearly all of one millisecond, where ids that are random would not sort as they came."""
+    """Nearly all are of one millisecond, where random ids would not sort by arrival."""
     before = await insert_commands(store)
     inserted = await gather_all(store.insert(request(str(number))) for number in range(100))
 
@@ -228,7 +228,7 @@ async def test_runs_of_one_command_keep_the_order_of_their_calls(store: RunStore
 
 
 async def test_no_run_that_arrives_as_the_head_leaves_is_left_behind(store: RunStore) -> None:
-    """One inserts, one ends heads, as fast as they can; the reconciler is not there to help."""
+    """One task inserts and one ends heads, as fast as they can, without a reconciler."""
     done: list[str] = []
 
     async def end_heads(total: int) -> None:
@@ -278,7 +278,7 @@ async def test_the_next_run_is_released_whenever_its_head_ends_during_an_insert(
 
 
 class HeadEndsAt:
-    """A head that ends at this moment of what somebody else does."""
+    """Ends the head at this moment of another operation."""
 
     def __init__(self, moment: int, store: RunStore, claim: Claim, *, dies: bool) -> None:
         self.passed = 0
@@ -303,7 +303,7 @@ class HeadEndsAt:
 
 async def test_a_run_arriving_as_the_head_leaves_does_not_overtake(store: RunStore) -> None:
     first, second = await accept_runs(store, "1", "2")
-    await finish_run(store, await claim_run(store, first))  # and its worker is about to let the next one go
+    await finish_run(store, await claim_run(store, first))  # and its worker is about to release the next one
 
     third = await store.insert(request("3"))
 
@@ -351,7 +351,7 @@ async def test_a_head_that_an_older_worker_ended_gives_up_its_turn(store: RunSto
 async def test_a_hundred_thousand_keys_are_looked_through_in_bounded_parts(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Smaller here: the parts too."""
+    """With fewer keys here, and smaller parts."""
     monkeypatch.setattr("workers.reconciler.order_releases.MAX_ENTRIES", 50)
     keys = [f"doc {number:04}" for number in range(200)]
     await store.runs.insert_many([_document(key, as_head, "1") for key in keys if key != "doc 0123"])

@@ -1,4 +1,4 @@
-"""Retention on a real MongoDB: what goes, what stays, and that no counter ever notices."""
+"""Retention on a real MongoDB: deleted and kept runs, with unchanged counters."""
 
 import asyncio
 import sys
@@ -56,7 +56,7 @@ async def _prune_all(store: RunStore, **limits: int) -> int:
 
 
 async def _counters(store: RunStore) -> Counter[RunLabels]:
-    """What `unattended_runs_total` shows."""
+    """Returns the samples of `unattended_runs_total`."""
     return Counter((await SnapshotReader(store.database).read()).runs)
 
 
@@ -110,7 +110,7 @@ async def test_a_pass_is_bounded_by_runs_and_by_turns(store: RunStore) -> None:
     ages = [OLD - timedelta(days=10 - number) for number in range(10)]
     run_ids = [await _insert_run(store, n, finished_at=at, turn=3 if n < 2 else 0) for n, at in enumerate(ages)]
 
-    # The second run's turns would have been too many for the first batch.
+    # The turns of the second run would exceed the first batch.
     assert await _prune_all(store, max_batches=2, batch_size=4, max_turns=5) == 1 + 4
 
     left = await store.runs.find({}, {"_id": 1}).sort("finished_at", 1).to_list(None)
@@ -128,7 +128,10 @@ async def test_it_costs_what_is_old_not_what_exists(store: RunStore) -> None:
 
 @asynccontextmanager
 async def _forgetting_dead_clients_soon(store: RunStore) -> AsyncIterator[None]:
-    """A transaction whose client is gone keeps its documents for a minute, unless the server is told otherwise."""
+    """Shortens the lifetime of transactions.
+
+    By default the transaction of a dead client locks its documents for a minute.
+    """
     name, admin = "transactionLifetimeLimitSeconds", store.database.client["admin"]
     before = (await admin.command({"getParameter": 1, name: 1}))[name]
     await admin.command({"setParameter": 1, name: 1})
