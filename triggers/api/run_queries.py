@@ -18,7 +18,7 @@ from workers.control.run_replay import find_replays
 from workers.store.run import HoldKind, RunState
 from workers.store.run_document import as_json
 from workers.store.run_filter import RunFilter
-from workers.store.run_lists import RunListing
+from workers.store.run_lists import RunLists
 from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
 from workflows.outcome import OutcomeKind
@@ -74,7 +74,7 @@ def find_newest_runs(store: RunStore, run_filter: RunFilter, paging: Paging) -> 
     """Finds the newest runs behind the last page, and one more than fits a page."""
     after = paging.start_after(int, str)
     before = None if after is None else _accepted_at(after)
-    return RunListing(store).newest(run_filter, _SUMMARY_FIELDS, limit=paging.limit + 1, before=before)
+    return RunLists(store).newest(run_filter, _SUMMARY_FIELDS, limit=paging.limit + 1, before=before)
 
 
 def run_position(run: Document) -> Position:

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from pymongo.errors import OperationFailure
 
-from workers.store.run_pruning import BATCH, MAX_TURNS, RunPruning
+from workers.store.run_pruning import BATCH, MAX_TURNS, RunPruner
 from workers.store.run_store import RunStore
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class RunRetention:
         max_turns: int = MAX_TURNS,
     ) -> None:
         """The limits are those of a pass and of a transaction."""
-        self._pruning = RunPruning(store, keep, batch_size=batch_size, max_turns=max_turns)
+        self._pruning = RunPruner(store, keep, batch_size=batch_size, max_turns=max_turns)
         self._max_batches = max_batches
 
     async def run_pass(self, counts: Counter[str]) -> None:

@@ -13,7 +13,7 @@ from workers.store.run_filter import RunFilter
 from workers.store.run_store import RunStore
 
 
-class RunListing:
+class RunLists:
     def __init__(self, store: RunStore) -> None:
         self._runs = store.runs
 

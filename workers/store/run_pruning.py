@@ -28,7 +28,7 @@ class Pruned:
     turns: int
 
 
-class RunPruning:
+class RunPruner:
     def __init__(
         self, store: RunStore, keep: timedelta, *, batch_size: int = BATCH, max_turns: int = MAX_TURNS
     ) -> None:

@@ -13,11 +13,11 @@ from datetime import timedelta
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import OperationFailure
 
-from workers.store.run_pruning import Pruned, RunPruning
+from workers.store.run_pruning import Pruned, RunPruner
 from workers.store.run_store import RunStore, connect
 
 
-class DyingRetention(RunPruning):
+class DyingRetention(RunPruner):
     async def _prune_in_transaction(self, session: AsyncClientSession) -> Pruned:
         pruned = await super()._prune_in(session)
         assert pruned.runs > 0
