@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from pymongo.errors import OperationFailure
 
-from workers.store.run_pruning import BATCH, MAX_TURNS, RunPruner
+from workers.store.run_pruner import BATCH, MAX_TURNS, RunPruner
 from workers.store.run_store import RunStore
 
 log = logging.getLogger(__name__)

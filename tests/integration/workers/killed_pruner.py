@@ -13,7 +13,7 @@ from datetime import timedelta
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import OperationFailure
 
-from workers.store.run_pruning import Pruned, RunPruner
+from workers.store.run_pruner import Pruned, RunPruner
 from workers.store.run_store import RunStore, connect
 
 

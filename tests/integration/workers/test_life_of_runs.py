@@ -20,7 +20,7 @@ from tests.integration.workers.random_events import RandomEvents
 from tests.integration.workers.run_document_rules import faults_of, later_faults, turns_faults
 from tests.integration.workers.worker_simulation import LONG_AGO, Document, SimulatedWorker, WorkerWorld
 from workers.settings import Settings
-from workers.store.run_pruning import ROLLUPS
+from workers.store.run_pruner import ROLLUPS
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

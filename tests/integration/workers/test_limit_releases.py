@@ -316,7 +316,7 @@ async def test_a_worker_that_lost_its_run_meanwhile_does_not_execute_it(store: R
     assert not await admission(store, "app=1").try_admit(claim)
 
 
-async def test_a_run_that_is_given_back_leaves_its_room_to_the_next(store: RunStore) -> None:
+async def test_a_requeued_run_leaves_its_room_to_the_next(store: RunStore) -> None:
     door = admission(store, "app=1,workflow:Full=1")
     await insert_runs(store, ["globex"], workflow="Full", state="running")
     [waiting], [claim] = (

@@ -62,7 +62,7 @@ async def test_a_state_that_this_version_does_not_know_is_counted_by_none_of_its
     assert (queue.in_progress, queue.parked, sum(queue.queued.values()), dict(ended)) == (0, 0, 0, {})
 
 
-async def test_a_run_in_an_unknown_state_is_changed_by_nobody_who_does_not_know_it(store: RunStore) -> None:
+async def test_a_run_in_an_unknown_state_is_not_changed_by_an_older_version(store: RunStore) -> None:
     run_id = await of_a_newer_version(store)
     before = await store.find(run_id)
     changes: list[Awaitable[Any]] = [

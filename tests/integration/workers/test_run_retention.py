@@ -21,7 +21,7 @@ from workers.settings import Settings
 from workers.store.ended_counts import RunLabels
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_document import run_document
-from workers.store.run_pruning import ROLLUPS, expired_query
+from workers.store.run_pruner import ROLLUPS, expired_query
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

@@ -126,7 +126,7 @@ async def test_a_run_that_another_owner_has_by_now_is_left_alone() -> None:
     assert (gate.store.runs[claim.run_id]["state"], gate.noted) == ("running", ["fenced"])
 
 
-async def test_a_run_whose_limits_cannot_be_asked_is_given_back() -> None:
+async def test_a_run_whose_limits_cannot_be_read_is_requeued() -> None:
     gate = Gate(OneLimit(AutoReconnect("away")))
     claim = await gate.claimed()
 

@@ -70,7 +70,7 @@ def calls(name: str = "act", **arguments: Any) -> dict[str, Any]:
     return {"tool_calls": [{"name": name, "arguments": arguments}]}
 
 
-async def test_the_report_says_who_spoke_and_what_it_cost(tmp_path: Path) -> None:
+async def test_the_report_has_the_speakers_and_the_costs(tmp_path: Path) -> None:
     script = {
         "answers": {
             "A": [calls(number=3), {"text": "four", "usage": {"input": 10, "output": 2}}],
@@ -348,7 +348,7 @@ class FirstTurn:
         del text
 
 
-async def test_a_cancelled_run_ends_as_cancelled_and_says_so_to_whoever_cancelled(tmp_path: Path) -> None:
+async def test_a_cancelled_run_ends_as_cancelled_and_raises_the_cancellation(tmp_path: Path) -> None:
     settings, watch = load_settings({}), FirstTurn()
     script = {"answers": {"A": [{"text": "one"}], "B": [{"text": "late", "delay_s": 600}]}}
     small = chosen_package(package(tmp_path), settings)
@@ -439,7 +439,7 @@ async def test_a_package_with_errors_is_not_started(tmp_path: Path) -> None:
         await run_package_async(folder, script=DONE)
 
 
-async def test_what_is_no_package_is_said(tmp_path: Path) -> None:
+async def test_an_invalid_package_is_reported(tmp_path: Path) -> None:
     package(tmp_path / "flows")
 
     with pytest.raises(WrongUseError, match="does not exist"):
@@ -514,7 +514,7 @@ def test_a_chat_id_fixes_what_chance_chooses(tmp_path: Path) -> None:
     assert len(spoken[0]) == 7
 
 
-async def test_a_tool_that_changes_the_directory_is_told_of_and_the_next_one_is_where_it_was(
+async def test_a_tool_that_changes_the_directory_is_noted_and_the_next_one_is_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Packages and scripts with relative paths are still found."""

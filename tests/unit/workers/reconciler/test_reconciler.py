@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from workers.reconciler.reconcile_metrics import ReconcileMetrics
 from workers.reconciler.republish import reason_of
-from workers.store.run_pruning import rollup_updates, take_within_turns
+from workers.store.run_pruner import rollup_updates, take_within_turns
 
 
 @pytest.mark.parametrize(
