@@ -111,8 +111,8 @@ def _check_answer(by: str, name: str | None, message: str | None, responses: Res
     for tool, keys in (responses or {}).items():
         if not isinstance(keys, Mapping):
             raise InvalidAnswerError(f'responses: {tool}: write keys and values, such as {{"approved": true}}')
-    said = None if not responses else dict(responses)
-    answer = {"by": by, "name": name, "message": message, "responses": said}
+    copied = None if not responses else dict(responses)
+    answer = {"by": by, "name": name, "message": message, "responses": copied}
     try:
         size = sum(check_storable(value, path=field, any_key=True) for field, value in answer.items())
     except NotStorableError as error:

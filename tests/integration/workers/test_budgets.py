@@ -66,11 +66,11 @@ async def test_fifty_runs_at_once_spend_a_budget_for_ten_and_no_more(stage: Stag
     made = spent // CALL_TOKENS
     assert Counter(run["state"] for run in runs) == {"succeeded": made, "queued": 50 - made}
 
-    async def told() -> bool:
+    async def matches_ledger() -> bool:
         now = await budget_status(stage)
         return now.spent == spent and now.reserved == 0 and now.is_exhausted
 
-    await wait_until("the budget says what the ledger says", told)
+    await wait_until("the budget says what the ledger says", matches_ledger)
 
 
 async def wait_for_hold(stage: Stage, run_id: str) -> Document:
@@ -194,12 +194,12 @@ async def test_an_endless_loop_of_tools_ends_with_its_budget(stage: Stage, windo
 async def wait_until_status_matches_ledger(stage: Stage) -> None:
     reconciler = stage.reconciler()
 
-    async def told() -> bool:
+    async def matches_ledger() -> bool:
         await reconciler.run_pass()
         now = await budget_status(stage)
         return now.reserved == 0 and now.spent == await recorded_spending(stage)
 
-    await wait_until("nothing is reserved, and what is spent is what the ledger says", told)
+    await wait_until("nothing is reserved, and what is spent is what the ledger says", matches_ledger)
 
 
 async def test_nothing_of_a_killed_worker_is_left_when_its_reservations_end(stage: Stage) -> None:

@@ -209,7 +209,7 @@ async def test_of_cancel_and_claim_and_finish_at_once_one_truth_is_left(store: R
             return "lost"
         return "finished"
 
-    async def told(run_id: str, number: int) -> str:
+    async def cancel_later(run_id: str, number: int) -> str:
         await asyncio.sleep(number % 6 / 500)
         try:
             return (await cancel(store, run_id, by="ann")).state.value
@@ -218,7 +218,7 @@ async def test_of_cancel_and_claim_and_finish_at_once_one_truth_is_left(store: R
 
     worked = gather_all(worked_on(run_id) for run_id in run_ids)
     ends, answers = await asyncio.gather(
-        worked, gather_all(told(run_id, number) for number, run_id in enumerate(run_ids))
+        worked, gather_all(cancel_later(run_id, number) for number, run_id in enumerate(run_ids))
     )
 
     seen = set()
@@ -241,7 +241,7 @@ async def test_runs_cancelled_at_any_moment_end_one_way_and_cost_as_the_ledger(
     await stage.start_worker()
     run_ids = [(await stage.accept("Relay")).run_id for _ in range(60)]
 
-    async def told(run_id: str, number: int) -> str:
+    async def cancel_later(run_id: str, number: int) -> str:
         if number % 3 == 1:
             await stage.wait_for_turn(run_id, 1)
             await asyncio.sleep(number / 100)  # any moment of the rest of the run
@@ -252,7 +252,7 @@ async def test_runs_cancelled_at_any_moment_end_one_way_and_cost_as_the_ledger(
         except RefusedError:
             return "refused"
 
-    answers = await gather_all(told(run_id, number) for number, run_id in enumerate(run_ids))
+    answers = await gather_all(cancel_later(run_id, number) for number, run_id in enumerate(run_ids))
     runs = [await stage.wait_for_end(run_id) for run_id in run_ids]
 
     for run, answer in zip(runs, answers, strict=True):

@@ -173,8 +173,8 @@ class Bench:
 
     async def accept(self, **fields: Any) -> str:
         event = TriggerEvent("webhook", "hook", str(len(self.store.runs)), fired_at=self.now)
-        asked = RunRequest(**{"app_id": "acme", "workflow": "Small", "trigger": event, **fields})
-        self.run_id = (await self.store.insert(asked)).run_id
+        request = RunRequest(**{"app_id": "acme", "workflow": "Small", "trigger": event, **fields})
+        self.run_id = (await self.store.insert(request)).run_id
         return self.run_id
 
     async def execute(self, services: RunServices | None = None) -> RunExecution:
@@ -202,7 +202,7 @@ class Bench:
         return [self.store.turns[f"{self.run_id}:{number}"]["agent"] for number in numbers]
 
     @property
-    def asked(self) -> list[str]:
+    def called_agents(self) -> list[str]:
         """Returns the agents of the model calls, in order."""
         return [call.agent for call in self.ledger.calls]
 

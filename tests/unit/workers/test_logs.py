@@ -28,7 +28,7 @@ FORMATTERS: list[Callable[[str], logging.Formatter]] = [ConsoleFormatter, JsonFo
 
 
 @pytest.fixture(autouse=True)
-def given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def restored_logging(monkeypatch: pytest.MonkeyPatch) -> None:
     """Restores the logging configuration of the process."""
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
 

@@ -87,7 +87,7 @@ async def test_a_transient_fault_is_retried_after_the_last_turn(tmp_path: Path) 
     bench.pass_time(seconds=1)
     await bench.execute()
 
-    assert (bench.state, bench.speakers, bench.asked) == ("succeeded", ["A", "B"], ["A", "B", "B"])
+    assert (bench.state, bench.speakers, bench.called_agents) == ("succeeded", ["A", "B"], ["A", "B", "B"])
     assert bench.events.names[2:4] == ["retried model_error", "started 2"]
 
 
@@ -118,7 +118,7 @@ async def test_a_run_without_budget_is_held_and_goes_on_after_its_last_turn(tmp_
     await bench.store.release_held("budget:app:acme/day/usd")
     await bench.execute()
 
-    assert (bench.state, bench.asked) == ("succeeded", ["A", "B"])
+    assert (bench.state, bench.called_agents) == ("succeeded", ["A", "B"])
     assert "held budget" in bench.events.names
 
 
@@ -180,7 +180,7 @@ async def test_a_stopping_worker_hands_its_run_back_between_two_turns(tmp_path: 
     bench.shutdown.has_stopped = False
     await bench.execute()
 
-    assert (bench.state, bench.asked) == ("succeeded", ["A", "B"])
+    assert (bench.state, bench.called_agents) == ("succeeded", ["A", "B"])
 
 
 async def test_a_run_that_is_cut_off_is_handed_back_without_its_open_turn(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ async def test_a_run_whose_result_was_too_slow_comes_back_for_it(tmp_path: Path)
     bench.pass_time(hours=1)
     await bench.execute()
 
-    assert (bench.state, bench.asked) == ("succeeded", ["A", "A", "B"])
+    assert (bench.state, bench.called_agents) == ("succeeded", ["A", "A", "B"])
     assert [write.values for write in bench.written] == [{"plan": "gold"}]
 
 
@@ -317,7 +317,7 @@ async def test_a_store_that_is_away_for_the_trace_hands_the_run_back_as_well(tmp
 
     await bench.execute(bench.services(tracing=FaultyTracing()))
 
-    assert (bench.state, bench.asked) == ("queued", [])
+    assert (bench.state, bench.called_agents) == ("queued", [])
 
 
 async def test_a_hand_back_is_tried_until_the_store_answers(tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ async def test_a_package_that_cannot_be_built_fails_its_run(tmp_path: Path, erro
 
     await bench.execute(bench.services(get_package=get_package))
 
-    assert (bench.state, bench.run["outcome"]["kind"], bench.asked) == ("failed", "package_error", [])
+    assert (bench.state, bench.run["outcome"]["kind"], bench.called_agents) == ("failed", "package_error", [])
 
 
 async def test_loading_that_uses_up_the_time_of_a_chat_is_a_timeout(tmp_path: Path) -> None:
