@@ -92,10 +92,10 @@ async def test_a_run_that_left_under_its_own_token_is_not_called_lost(
         for _ in range(2):  # the second beat that is seen began after the write
             seen = await lease_end(store, kept)
 
-            async def renewed(before: datetime = seen) -> bool:
+            async def is_renewed(before: datetime = seen) -> bool:
                 return await lease_end(store, kept) > before
 
-            await wait_until("the other lease is renewed", renewed)
+            await wait_until("the other lease is renewed", is_renewed)
 
         assert not heartbeat.is_lost(left)
     assert losses == []
@@ -213,10 +213,10 @@ async def test_a_run_whose_transaction_stands_still_costs_no_other_its_lease(
             for _ in range(2):
                 seen = await lease_end(store, other)
 
-                async def renewed(before: datetime = seen) -> bool:
+                async def is_renewed(before: datetime = seen) -> bool:
                     return await lease_end(store, other) > before
 
-                await wait_until("the other lease is renewed", renewed, within_s=LEASE_S)
+                await wait_until("the other lease is renewed", is_renewed, within_s=LEASE_S)
             assert not heartbeat.is_lost(other)
         standing.cancel()
         await session.abort_transaction()
@@ -256,10 +256,10 @@ async def test_a_run_that_its_own_process_claimed_again_keeps_the_new_lease(
         ending.__exit__(None, None, None)
         first = await lease_end(store, new)
 
-        async def renewed() -> bool:
+        async def is_renewed() -> bool:
             return await lease_end(store, new) > first
 
-        await wait_until("the new lease is renewed", renewed, within_s=LEASE_S)
+        await wait_until("the new lease is renewed", is_renewed, within_s=LEASE_S)
         assert not heartbeat.is_lost(new)
 
 

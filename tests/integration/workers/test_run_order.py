@@ -292,13 +292,13 @@ class HeadEndsAt:
                 await self._store.order.release_next(self._claim.document["order_head"], sends_wakeup=True)
 
     def wrap_step(self, do: Any) -> Any:
-        async def done(*args: Any, **more: Any) -> Any:
+        async def with_moments(*args: Any, **keywords: Any) -> Any:
             await self.reach_moment()
-            result = await do(*args, **more)
+            result = await do(*args, **keywords)
             await self.reach_moment()
             return result
 
-        return done
+        return with_moments
 
 
 async def test_a_run_arriving_as_the_head_leaves_does_not_overtake(store: RunStore) -> None:
