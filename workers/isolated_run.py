@@ -1,7 +1,7 @@
-"""One run in a process of its own: what a suspect of killing its workers is served by.
+"""An isolated run: the process of its own that a suspect of killing its workers runs in.
 
-The worker that claimed the run has started this process and renews the lease until it has begun. From then on this is
-the owner like any other, with a heartbeat and a watchdog of its own; it goes on when that worker dies.
+The worker that claimed the run starts this process and renews the lease until it has begun. From then on this process
+owns the run, with a heartbeat and a watchdog of its own, and goes on if that worker dies.
 """
 
 import gc
@@ -29,7 +29,7 @@ from workflows.operator_file import OperatorFileError
 
 log = logging.getLogger(__name__)
 
-# Where memory is short, the kernel ends these before their worker, which has all other runs.
+# If memory is short, the kernel kills these processes before their worker, which has all other runs.
 _OOM_SCORE = "1000"
 
 
@@ -39,10 +39,13 @@ class IsolatedRun:
         self._report_started = report_started
         self._worker: WorkerProcess | None = None
         self._is_draining = False
-        self._shutdown = ShutdownDeadline(lambda: 1)  # this process ends with its run, not when it is idle
+        self._shutdown = ShutdownDeadline(lambda: 1)  # this process ends with its run, not when idle
 
     def install_signal_handlers(self) -> None:
-        """Those that its worker passes on. A terminal's do not come here."""
+        """Handles the signals that the worker passes on.
+
+        Signals of a terminal do not reach this process.
+        """
         signal.signal(signal.SIGTERM, lambda *_: self._drain(at_once=False))
         signal.signal(signal.SIGQUIT, lambda *_: self._drain(at_once=True))
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -50,7 +53,7 @@ class IsolatedRun:
         self._shutdown.start(grace_s=self._settings.grace_s)
 
     def _drain(self, *, at_once: bool) -> None:
-        """In a signal handler: takes no lock and writes no log."""
+        """Starts the drain. Runs in a signal handler: takes no lock and writes no log."""
         self._is_draining = True
         self._shutdown.begin_with_code(HANDED_BACK)
         worker = self._worker
@@ -66,7 +69,7 @@ class IsolatedRun:
                 worker.drain()
             worker.submit(self._execute(worker, run_id, token)).result()
         finally:
-            self._shutdown.begin_with_code(HANDED_BACK)  # whatever hangs while it stops
+            self._shutdown.begin_with_code(HANDED_BACK)  # even if something hangs during the stop
             worker.stop()
 
     async def _execute(self, worker: WorkerProcess, run_id: str, token: int) -> None:
@@ -81,7 +84,10 @@ class IsolatedRun:
 
 
 def serve_run(settings: Settings, request: Mapping[str, Any], report_started: Callable[[], None]) -> NoReturn:
-    """Ends this process. Before it has reported that it began, nothing of a package has run in it."""
+    """Serves the run and ends this process.
+
+    Until it has reported its beginning, no code of a package has run in it.
+    """
     configure_logging(role="worker", log_format=settings.log_format, log_level=settings.log_level)
     code = HANDED_BACK
     try:
@@ -92,7 +98,7 @@ def serve_run(settings: Settings, request: Mapping[str, Any], report_started: Ca
     except (ModelsFileError, OperatorFileError, SettingsError, PyMongoError, OSError) as error:
         log.error("worker_cannot_start", extra={"run_id": request["run_id"], "error": str(error)[:300]})
         code = CUT_OFF
-    except BaseException:  # the outermost step of this process, which must not go on as its server
+    except BaseException:  # the last step of this process, which must not return into the server
         log.exception("run_alone_failed", extra={"run_id": request["run_id"]})
         code = CUT_OFF
     end_process(code)
@@ -108,7 +114,7 @@ def main() -> None:
 class IsolationServer:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._owners: dict[int, str] = {}  # by process id, of those that live
+        self._owners: dict[int, str] = {}  # by process id, of live processes
         self._wakeup_reader, self._wakeup_writer = os.pipe()
 
     def serve(self) -> None:
@@ -134,7 +140,7 @@ class IsolationServer:
     def _fork(self, request: dict[str, Any]) -> None:
         try:
             pid = os.fork()
-        except OSError as error:  # no memory, no process numbers
+        except OSError as error:  # out of memory or of process ids
             write_report(owner=request["owner"], ended=1, error=str(error))
             return
         if pid == 0:
@@ -145,18 +151,18 @@ class IsolationServer:
     def _run_child(self, request: dict[str, Any]) -> NoReturn:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.setsid()  # a signal to its process group is its own affair
+        os.setsid()  # signals to its process group are handled by the child
         with suppress(OSError):
             Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
-        for each in (self._wakeup_reader, self._wakeup_writer):
-            os.close(each)
+        for descriptor in (self._wakeup_reader, self._wakeup_writer):
+            os.close(descriptor)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
 
         def report_begun() -> None:
             write_report(owner=request["owner"], begun=True)
-            os.dup2(2, 1)  # what a package prints is no report
+            os.dup2(2, 1)  # output of a package must not be read as a report
 
         serve_run(self._settings, request, report_begun)
 
@@ -168,6 +174,9 @@ class IsolationServer:
 
 
 def write_report(**report: Any) -> None:
-    """One short line, so that reports of several processes do not mix. A worker that is gone misses none."""
+    """Writes a short line in one call, so that reports of several processes do not mix.
+
+    Errors are ignored: the worker may be gone.
+    """
     with suppress(BrokenPipeError):
         os.write(1, json.dumps(report).encode() + b"\n")

@@ -12,11 +12,11 @@ from workers.store.run import Claim
 
 
 async def execute(claim: Claim, services: RunServices) -> RunExecution:
-    """claim → load package → load context → resume transcript → take turns → outcome → release
+    """Runs the steps: claim → load package → load context → resume → take turns → finalize → release.
 
-    A turn asks, records usage, derives and routes (`workflows.chat.chat_loop`); its checkpoint is written here.
-    Whatever fails becomes the outcome, and the last step releases the run in a state that says so. It has no
-    `released` ending when it was cut off, and handed back, or belongs to another owner.
+    A turn asks, records usage, derives and routes (`workflows.chat.chat_loop`); its checkpoint is written here. A
+    failure becomes the outcome, and the last step releases the run in a state that shows it. `released` stays empty
+    when the run was cut off and handed back, or has another owner.
     """
     run = RunExecution(claim, services)
     async with under_lease(run):

@@ -24,7 +24,7 @@ from triggers.api.run_queries import find_newest_runs
 from triggers.control.trigger_listing import TriggerFilter
 from workers.store.run import HoldKind, RunState
 from workers.store.run_filter import RunFilter
-from workers.store.run_listing import RunListing
+from workers.store.run_lists import RunLists
 from workers.store.run_store import RunStore
 
 RECENT_PERIOD = timedelta(hours=24)
@@ -112,7 +112,7 @@ async def _gather(*awaitables: Awaitable[Any]) -> list[Any]:
 
 async def _count_runs(store: RunStore, run_filter: RunFilter) -> int:
     """Count up to one above the limit; Prometheus has larger numbers."""
-    return await RunListing(store).count(run_filter, up_to=MAX_COUNTED + 1)
+    return await RunLists(store).count(run_filter, up_to=MAX_COUNTED + 1)
 
 
 def _tile_fields(tile: Tile, count: int) -> Mapping[str, Any]:
@@ -131,7 +131,7 @@ async def _find_longest_waiting(store: RunStore, app_id: str | None, now: dateti
         "question.title",
         "questions.number",
     )
-    found = await RunListing(store).longest_waiting(app_id, shown, limit=MAX_WAITING)
+    found = await RunLists(store).longest_waiting(app_id, shown, limit=MAX_WAITING)
     return [_waiting_row(run, now) for run in found]
 
 

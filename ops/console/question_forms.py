@@ -8,7 +8,7 @@ from ops.console.context import Form
 from ops.presenters.answer_values import MAX_NUMBER_DIGITS, MAX_QUESTION_ID_LENGTH, parse_answer_value
 from triggers.gateway.http_problems import ProblemError
 from triggers.gateway.request_body import parse_json
-from workers.control.waiting_questions import is_named, question_key, question_name, waiting_questions
+from workers.control.open_questions import is_named, question_key, question_name, waiting_questions
 
 KEY_PREFIX = "key."  # of form fields that hold a value for a tool
 RESPONSES_FIELD = "responses"

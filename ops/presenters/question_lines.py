@@ -7,7 +7,7 @@ from typing import Any
 
 from ops.presenters.printable_text import to_printable
 from ops.presenters.turn_lines import format_value
-from workers.control.waiting_questions import waiting_questions
+from workers.control.open_questions import waiting_questions
 
 MAX_LINES = 40
 MAX_VALUE_LINES = 400  # of arguments and payload: a person approves what is shown, so nearly nothing is cut

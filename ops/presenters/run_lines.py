@@ -8,7 +8,7 @@ from ops.presenters.printable_text import to_printable
 from ops.presenters.question_lines import answer_command_line, answer_lines, question_lines
 from ops.presenters.times import format_duration, format_utc
 from ops.presenters.turn_lines import BAD, DIM, GOOD, WARNING, Line, error_lines, turn_lines
-from workers.control.waiting_questions import waiting_questions
+from workers.control.open_questions import waiting_questions
 from workers.local_run.report import turn_report
 from workers.store.run import HoldKind, RunState
 from workers.store.run_order import ORDER_PREFIX

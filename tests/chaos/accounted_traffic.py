@@ -14,8 +14,8 @@ from tests.chaos.auditing_model import AuditingModel
 from tests.chaos.lengths import by_length
 from tests.chaos.squad import Squad
 from tests.integration.stage import Stage
-from workers.control.control_errors import RefusedError
 from workers.control.run_cancellation import cancel
+from workers.control.run_change import RefusedError
 from workers.store.run import RunRequest, TriggerEvent
 
 APPS, TRIGGERS = ("acme", "globex", "initech"), ("api", "schedule", "webhook")

@@ -26,7 +26,7 @@ from workers.settings import Settings, as_environment
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=120, long=240))]
 
 ACCEPTANCE: tuple[CrashPoint, ...] = ("accepting", "inserted", "published")
-OF_QUESTIONS = ("open turn kept",)  # these runs ask no person: see tests/integration/workers/test_answers.py
+OF_QUESTIONS = ("open turn kept",)  # these runs ask no person: see tests/integration/workers/test_run_answers.py
 WORKER: tuple[CrashPoint, ...] = tuple(
     each for each in get_args(CrashPoint) if each not in (*ACCEPTANCE, *OF_QUESTIONS)
 )

@@ -51,7 +51,7 @@ def write(value: Any = "gold") -> DocumentWrite:
 
 
 class RepositoryUnderTest(Protocol):
-    """A store, and what happens to its runs beside their owners."""
+    """A store, and the changes to its runs that owners do not make."""
 
     ledger: UsageLedger
 
@@ -72,7 +72,7 @@ class RepositoryUnderTest(Protocol):
     async def request_cancel(self, run_id: str) -> None: ...
 
     async def set_fields(self, run_id: str, fields: Mapping[str, Any]) -> None:
-        """Makes the run a document that another version wrote; None removes a field."""
+        """Changes the run into a document of another version; None removes a field."""
 
     async def release_next(self, order_key: str) -> None: ...
 
@@ -142,7 +142,7 @@ class RunRepositoryContract:
 
     @pytest.fixture
     async def claim(self, under_test: RepositoryUnderTest, repository: RunRepository) -> Claim:
-        return await claimed(repository, (await under_test.insert(request())).run_id)
+        return await claim_run(repository, (await under_test.insert(request())).run_id)
 
     async def test_a_second_request_for_an_event_is_the_same_run(self, under_test: RepositoryUnderTest) -> None:
         first, second = await under_test.insert(request()), await under_test.insert(request())
@@ -176,11 +176,11 @@ class RunRepositoryContract:
     async def test_the_stale_token_is_refused_though_its_owner_has_the_run(
         self, under_test: RepositoryUnderTest, repository: RunRepository, claim: Claim
     ) -> None:
-        """The same owner claims twice: what counts is the token, not the name."""
+        """The same owner claims twice: the token decides, not the name."""
         await repository.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="")
-        newer = await claimed(repository, claim.run_id)
+        newer = await claim_run(repository, claim.run_id)
         assert (newer.owner, newer.token) == (claim.owner, claim.token + 1)
-        before = await found(repository, claim)
+        before = await find_run(repository, claim)
 
         for stale_write in (
             repository.renew(claim),
@@ -199,14 +199,14 @@ class RunRepositoryContract:
             with pytest.raises(LeaseLostError):
                 await stale_write
 
-        assert await found(repository, claim) == before
+        assert await find_run(repository, claim) == before
         assert await repository.committed_turns(claim.run_id, up_to=before["turn"]) == []
         assert await under_test.written() == []
 
     async def test_a_stale_turn_does_not_overwrite_the_newer_owners(
         self, under_test: RepositoryUnderTest, repository: RunRepository, claim: Claim
     ) -> None:
-        newer = await taken_over(under_test, claim)
+        newer = await take_over(under_test, claim)
         await repository.commit_turn(newer, number=1, turn={**TURN, "text": "newer"}, checkpoint={})
 
         with pytest.raises(LeaseLostError):
@@ -218,7 +218,7 @@ class RunRepositoryContract:
         self, under_test: RepositoryUnderTest, repository: RunRepository, claim: Claim
     ) -> None:
         await repository.keep_open_turn(claim, number=1, turn={**TURN, "text": "of the dead", "steps": []})
-        newer = await taken_over(under_test, claim)
+        newer = await take_over(under_test, claim)
 
         await repository.commit_turn(newer, number=1, turn=TURN, checkpoint={})
 
@@ -231,26 +231,26 @@ class RunRepositoryContract:
             with pytest.raises(LeaseLostError):
                 await repository.commit_turn(claim, number=uncounted, turn=TURN, checkpoint={"next_agent": "No"})
 
-        run = await found(repository, claim)
+        run = await find_run(repository, claim)
         assert (run["turn"], run["next_agent"]) == (1, "Reader")
 
     async def test_a_run_that_gets_on_is_charged_with_no_earlier_loss(
         self, under_test: RepositoryUnderTest, repository: RunRepository, claim: Claim
     ) -> None:
-        """Else a long run that gets on would be parked for the losses of its whole life."""
-        newer = await taken_over(under_test, claim)
+        """Otherwise a long run would be parked for all losses since its beginning."""
+        newer = await take_over(under_test, claim)
         await under_test.set_fields(claim.run_id, {"losses_alone": 4})
         assert newer.document["worker_losses"] == 1
 
         await repository.commit_turn(newer, number=1, turn=TURN, checkpoint={})
 
-        run = await found(repository, claim)
+        run = await find_run(repository, claim)
         assert (run["worker_losses"], run["losses_alone"]) == (0, 0)
 
     async def test_a_suspect_of_killing_its_workers_waits_in_a_lane_of_its_own(
         self, under_test: RepositoryUnderTest, repository: RunRepository, claim: Claim
     ) -> None:
-        await taken_over(under_test, claim)
+        await take_over(under_test, claim)
         await lost(under_test)
 
         assert await repository.claim_first("acme") is None
@@ -259,7 +259,7 @@ class RunRepositoryContract:
         assert alone is not None
         assert alone.is_isolated
         assert alone.owner.startswith("first/alone-")
-        run = await found(repository, claim)
+        run = await find_run(repository, claim)
         assert [line["ended"] for line in run["history"]] == ["worker_lost", "worker_lost"]
 
     async def test_a_renewed_lease_is_not_taken_over(
@@ -270,7 +270,7 @@ class RunRepositoryContract:
         await under_test.pass_time(timedelta(seconds=20))
         await under_test.reclaim()
 
-        assert (await found(repository, claim))["state"] == "running"
+        assert (await find_run(repository, claim))["state"] == "running"
 
     async def test_a_claim_is_handed_to_another_process(self, repository: RunRepository, claim: Claim) -> None:
         handed_over = await repository.find_claim(claim.run_id, claim.token)
@@ -285,18 +285,18 @@ class RunRepositoryContract:
     ) -> None:
         state = await repository.requeue(claim, delay=timedelta(hours=1), counts_as_attempt=True, reason="$429")
 
-        run = await found(repository, claim)
+        run = await find_run(repository, claim)
         assert (state, run["state"], run["attempt"], run["wakes"]) == ("queued", "queued", 2, 0)
         assert (run["lease"], run["last_requeue"]["reason"]) == (nobody(claim), "$429")
         assert ("lane" in run, run["wake_at"]) == (False, run["not_before"])
         assert await repository.claim(claim.run_id) is None
         await under_test.pass_time(timedelta(hours=2))
-        assert (await claimed(repository, claim.run_id)).attempt == 2
+        assert (await claim_run(repository, claim.run_id)).attempt == 2
 
     async def test_a_hand_back_is_due_now_and_no_attempt(self, repository: RunRepository, claim: Claim) -> None:
         await repository.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason="stopping")
 
-        run = await found(repository, claim)
+        run = await find_run(repository, claim)
         assert (run["attempt"], run["not_before"], run["lane"]) == (1, None, "acme")
         [line] = run["history"]
         assert (line["token"], line["owner"], line["ended"], line["reason"]) == (1, "first", "handed_back", "stopping")
@@ -309,18 +309,18 @@ class RunRepositoryContract:
 
         await repository.finish(claim, RunState.FAILED, {"outcome": {**OUTCOME, "reason": "x" * 9_000}})
 
-        run = await found(repository, claim)
+        run = await find_run(repository, claim)
         assert (len(run["history"]), len(run["history"][-1]["reason"])) == (MAX_HISTORY, MAX_REASON)
 
     async def test_a_run_over_a_cap_has_not_started(
         self, under_test: RepositoryUnderTest, repository: RunRepository
     ) -> None:
         run_id = (await under_test.insert(request())).run_id
-        claim = await claimed(under_test.repository(versions=lambda: {"Digest": "v1"}), run_id)
+        claim = await claim_run(under_test.repository(versions=lambda: {"Digest": "v1"}), run_id)
 
         assert await repository.hold(claim, CAP) is RunState.QUEUED
 
-        run = await found(repository, claim)
+        run = await find_run(repository, claim)
         assert (run["hold"], run["held_by"], run["started_at"], run["package_version"]) == (
             "concurrency",
             "app:acme",
@@ -336,7 +336,7 @@ class RunRepositoryContract:
 
         assert await repository.put_on_hold(claim, BUDGET, reason="spent") is RunState.QUEUED
 
-        run = await found(repository, claim)
+        run = await find_run(repository, claim)
         assert (run["hold"], run["held_by"], run["held_until"]) == ("budget", BUDGET.by, BUDGET.until)
         assert (run["turn"], run["attempt"], run["history"][-1]["ended"]) == (1, 1, "held")
         assert run["started_at"] == claim.document["started_at"]
@@ -345,12 +345,12 @@ class RunRepositoryContract:
         self, under_test: RepositoryUnderTest, repository: RunRepository, claim: Claim
     ) -> None:
         await under_test.pass_time(timedelta(seconds=1))
-        newer = await taken_over(under_test, claim)
+        newer = await take_over(under_test, claim)
         await repository.hold(newer, CAP)
 
-        run = await found(repository, claim)
+        run = await find_run(repository, claim)
         assert claim.document["started_at"] == claim.document["claimed_at"]
-        assert run["started_at"] is not None  # held in a later attempt: it has started
+        assert run["started_at"] is not None  # held in a later attempt, so it has started
 
     async def test_a_queued_run_is_cancelled_at_once(self, under_test: RepositoryUnderTest) -> None:
         repository, run_id = under_test.repository(), (await under_test.insert(request())).run_id
@@ -366,7 +366,7 @@ class RunRepositoryContract:
         self, under_test: RepositoryUnderTest, repository: RunRepository, claim: Claim, how: str
     ) -> None:
         await under_test.request_cancel(claim.run_id)
-        assert (await found(repository, claim))["state"] == "running"
+        assert (await find_run(repository, claim))["state"] == "running"
         asked = {**END, "questions": [{"number": 1}], "question": {"number": 1}}
 
         giving_up = {
@@ -381,7 +381,7 @@ class RunRepositoryContract:
             other.close()
 
         assert await chosen is RunState.CANCELLED
-        run = await found(repository, claim)
+        run = await find_run(repository, claim)
         assert (run["state"], run["outcome"]["reason"]) == ("cancelled", "cancelled by Ada")
         assert (run["hold"], run["question"], run["not_before"]) == (None, None, None)
         assert not {"lane", "held_by", "held_until", "questions"} & run.keys()
@@ -401,7 +401,7 @@ class RunRepositoryContract:
         await under_test.request_cancel(claim.run_id)
         await lost(under_test)
 
-        assert (await found(repository, claim))["state"] == "cancelled"
+        assert (await find_run(repository, claim))["state"] == "cancelled"
 
     @pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.FAILED, *sorted(AT_REST)])
     async def test_a_finished_run_has_no_owner_and_its_record(
@@ -409,7 +409,7 @@ class RunRepositoryContract:
     ) -> None:
         assert await repository.finish(claim, state, END) is state
 
-        run = await found(repository, claim)
+        run = await find_run(repository, claim)
         assert (run["state"], run["lease"], run["outcome"]) == (state.value, nobody(claim), OUTCOME)
         assert (run["usage"], run["history"][-1]["ended"]) == ({"calls": 1}, state.value)
         assert await repository.claim(claim.run_id) is None
@@ -424,7 +424,7 @@ class RunRepositoryContract:
         kept = await repository.open_turn(claim.run_id, number=1)
         assert kept is not None
         assert kept["steps"] == [{"kind": "call"}]
-        assert (await found(repository, claim))["turn"] == 0
+        assert (await find_run(repository, claim))["turn"] == 0
         assert await repository.open_turn(claim.run_id, number=2) is None
 
         await repository.commit_turn(claim, number=1, turn={**TURN, "steps": [], "refreshed": {}}, checkpoint={})
@@ -443,7 +443,7 @@ class RunRepositoryContract:
         for question, said in (("q_1", "yes"), ("q_1", "no"), ("q_2", "$no")):
             await repository.record_answer(claim, {"question": {"id": question}, "responses": {"ok": said}})
 
-        answers = (await found(repository, claim))["answers"]
+        answers = (await find_run(repository, claim))["answers"]
         assert [(each["question"]["id"], each["responses"]["ok"]) for each in answers] == [
             ("q_1", "yes"),
             ("q_2", "$no"),
@@ -455,11 +455,11 @@ class RunRepositoryContract:
     ) -> None:
         with pytest.raises(WriteRefusedError):
             await repository.commit_turn(claim, number=1, turn=TURN, checkpoint={}, writes=[write(2**70)])
-        assert ((await found(repository, claim))["turn"], await under_test.written()) == (0, [])
+        assert ((await find_run(repository, claim))["turn"], await under_test.written()) == (0, [])
 
         await repository.commit_turn(claim, number=1, turn=TURN, checkpoint={}, writes=[write()])
 
-        assert ((await found(repository, claim))["turn"], await under_test.written()) == (1, [{"plan": "gold"}])
+        assert ((await find_run(repository, claim))["turn"], await under_test.written()) == (1, [{"plan": "gold"}])
         with pytest.raises(LeaseLostError):
             await repository.commit_turn(claim, number=1, turn=TURN, checkpoint={}, writes=[write("twice")])
         assert await under_test.written() == [{"plan": "gold"}]
@@ -469,11 +469,11 @@ class RunRepositoryContract:
     ) -> None:
         with pytest.raises(WriteRefusedError):
             await repository.finish(claim, RunState.SUCCEEDED, END, writes=[write(2**70)])
-        assert ((await found(repository, claim))["state"], await under_test.written()) == ("running", [])
+        assert ((await find_run(repository, claim))["state"], await under_test.written()) == ("running", [])
 
         await repository.finish(claim, RunState.SUCCEEDED, END, writes=[write()])
 
-        assert ((await found(repository, claim))["state"], await under_test.written()) == (
+        assert ((await find_run(repository, claim))["state"], await under_test.written()) == (
             "succeeded",
             [{"plan": "gold"}],
         )
@@ -482,12 +482,12 @@ class RunRepositoryContract:
         self, under_test: RepositoryUnderTest, repository: RunRepository
     ) -> None:
         run_id = (await under_test.insert(request())).run_id
-        first = await claimed(under_test.repository(versions=lambda: {"Digest": "v1"}), run_id)
-        newer = await taken_over(under_test, first, versions=lambda: {"Digest": "v2"})
+        first = await claim_run(under_test.repository(versions=lambda: {"Digest": "v1"}), run_id)
+        newer = await take_over(under_test, first, versions=lambda: {"Digest": "v2"})
 
         assert [each.document["package_version"] for each in (first, newer)] == ["v1", "v1"]
         await repository.pin_package(newer, "v2")
-        assert (await found(repository, newer))["package_version"] == "v2"
+        assert (await find_run(repository, newer))["package_version"] == "v2"
 
     async def test_a_lane_gives_the_most_urgent_run_then_the_oldest(
         self, under_test: RepositoryUnderTest, repository: RunRepository
@@ -520,9 +520,9 @@ class RunRepositoryContract:
     ) -> None:
         first, second, third = [await under_test.insert(request(each, order_key="order 7")) for each in "123"]
         assert [each.ready for each in (first, second, third)] == [True, False, False]
-        claim = await claimed(repository, first.run_id)
+        claim = await claim_run(repository, first.run_id)
 
-        await under_test.release_next("acme/order 7")  # the first one has its turn still
+        await under_test.release_next("acme/order 7")  # the first one still has its turn
         assert await repository.claim(second.run_id) is None
         await repository.finish(claim, RunState.FAILED, END)
         await under_test.release_next("acme/order 7")
@@ -533,7 +533,7 @@ class RunRepositoryContract:
         self, under_test: RepositoryUnderTest, repository: RunRepository
     ) -> None:
         first, second = [await under_test.insert(request(each, order_key="order 7")) for each in "12"]
-        claim = await claimed(repository, first.run_id)
+        claim = await claim_run(repository, first.run_id)
         await repository.requeue(claim, delay=timedelta(hours=1), counts_as_attempt=True, reason="")
 
         await under_test.release_next("acme/order 7")
@@ -543,11 +543,11 @@ class RunRepositoryContract:
     async def test_a_run_of_an_older_version_is_claimed_and_takes_the_format(
         self, under_test: RepositoryUnderTest
     ) -> None:
-        """The version before wrote none: it claims such a run again, since an extra field does no harm there."""
+        """The older version can claim such a run again, as the extra field does no harm there."""
         run_id = (await under_test.insert(request())).run_id
         await under_test.set_fields(run_id, {"format": None})
 
-        claim = await claimed(under_test.repository(run_format=3), run_id)
+        claim = await claim_run(under_test.repository(run_format=3), run_id)
 
         assert claim.document["format"] == 3
 
@@ -557,7 +557,7 @@ class RunRepositoryContract:
 
         assert await under_test.repository().claim(run_id) is None
         assert await under_test.repository().claim_first("acme") is None
-        newer = await claimed(under_test.repository(run_format=RUN_FORMAT + 2), run_id)
+        newer = await claim_run(under_test.repository(run_format=RUN_FORMAT + 2), run_id)
         assert newer.document["format"] == RUN_FORMAT + 2
 
     async def test_a_new_run_has_the_format_of_this_version(self, claim: Claim) -> None:
@@ -590,7 +590,7 @@ class RunRepositoryContract:
         await repository.commit_turn(claim, number=1, turn=TURN, checkpoint={"context": context})
         context["items"].append(2)
 
-        assert (await found(repository, claim))["context"] == {"items": [1]}
+        assert (await find_run(repository, claim))["context"] == {"items": [1]}
 
 
 class TestMemoryRunRepository(RunRepositoryContract):
@@ -599,7 +599,7 @@ class TestMemoryRunRepository(RunRepositoryContract):
         return MemoryUnderTest()
 
 
-async def claimed(repository: RunRepository, run_id: str) -> Claim:
+async def claim_run(repository: RunRepository, run_id: str) -> Claim:
     claim = await repository.claim(run_id)
     assert claim is not None
     return claim
@@ -610,13 +610,13 @@ async def lost(under_test: RepositoryUnderTest) -> None:
     await under_test.reclaim()
 
 
-async def taken_over(under_test: RepositoryUnderTest, claim: Claim, **options: Any) -> Claim:
-    """Reclaimed after its lease ran out, and claimed by the next worker."""
+async def take_over(under_test: RepositoryUnderTest, claim: Claim, **options: Any) -> Claim:
+    """Reclaims the run after its lease expired; the next worker claims it."""
     await lost(under_test)
-    return await claimed(under_test.repository("second", **options), claim.run_id)
+    return await claim_run(under_test.repository("second", **options), claim.run_id)
 
 
-async def found(repository: RunRepository, claim: Claim) -> Document:
+async def find_run(repository: RunRepository, claim: Claim) -> Document:
     run = await repository.find(claim.run_id)
     assert run is not None
     return run

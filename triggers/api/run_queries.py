@@ -12,13 +12,13 @@ from triggers.api.access import Caller, Reader
 from triggers.api.field_types import Moment, Name
 from triggers.api.json_responses import api_response
 from triggers.api.paging import Paging, Position, invalid_cursor, page_response
-from workers.control.control_errors import RunNotFoundError
+from workers.control.open_questions import waiting_questions
+from workers.control.run_change import RunNotFoundError
 from workers.control.run_replay import find_replays
-from workers.control.waiting_questions import waiting_questions
 from workers.store.run import HoldKind, RunState
 from workers.store.run_document import as_json
 from workers.store.run_filter import RunFilter
-from workers.store.run_listing import RunListing
+from workers.store.run_lists import RunLists
 from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
 from workflows.outcome import OutcomeKind
@@ -74,7 +74,7 @@ def find_newest_runs(store: RunStore, run_filter: RunFilter, paging: Paging) -> 
     """Finds the newest runs behind the last page, and one more than fits a page."""
     after = paging.start_after(int, str)
     before = None if after is None else _accepted_at(after)
-    return RunListing(store).newest(run_filter, _SUMMARY_FIELDS, limit=paging.limit + 1, before=before)
+    return RunLists(store).newest(run_filter, _SUMMARY_FIELDS, limit=paging.limit + 1, before=before)
 
 
 def run_position(run: Document) -> Position:

@@ -1,4 +1,4 @@
-"""Budget releases: a step of the scheduler's reconciler, for any number of held runs and budgets."""
+"""Budget releases: the step of the reconciler that releases runs held by a budget."""
 
 import logging
 from collections import Counter

@@ -1,7 +1,7 @@
-"""Caps: how many runs of an app or of a workflow may go on at once, and how many of an app may start in a minute.
+"""Caps: the maximum of concurrent runs of an app or workflow, and of starts of an app in a time.
 
-Written as one line, `app=20,app:acme=50,workflow:DailyDigest=3,rate=60/m,rate:acme=10/s`: a name of its own wins over
-the general one. Without any, nothing is held back.
+They are written as one line: `app=20,app:acme=50,workflow:DailyDigest=3,rate=60/m,rate:acme=10/s`. A cap for a name
+overrides the general one. Without caps no run is held.
 """
 
 import re
@@ -17,7 +17,10 @@ _ENTRY = re.compile(r"(app|workflow|rate)(?::([^\s,=]{1,200}))?=([1-9][0-9]{0,8}
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """By kind and name; the name "" is for all that have none of their own. `text` is how they were written."""
+    """Caps by kind and name. The name "" applies to all names without a cap of their own.
+
+    `text` is the line that they were parsed from.
+    """
 
     concurrency: Mapping[tuple[str, str], int] = field(default_factory=dict)
     rates: Mapping[str, Rate] = field(default_factory=dict)
@@ -30,7 +33,7 @@ class Caps:
         return self.concurrency.get(("workflow", workflow), self.concurrency.get(("workflow", "")))
 
     def caps_for(self, app_id: str, workflow: str) -> dict[LimitName, int]:
-        """The caps that a run of this app and workflow counts against, and how many runs each allows at once."""
+        """Returns the caps that a run of this app and workflow counts against, with their sizes."""
         caps = {
             LimitName(LimitKind.APP, app_id): self.app_cap(app_id),
             LimitName(LimitKind.WORKFLOW, workflow): self.workflow_cap(workflow),

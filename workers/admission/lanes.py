@@ -1,20 +1,20 @@
-"""Lanes: whose run is next. Every app has a lane of its own, and they take turns.
+"""Lanes: one for each app with ready runs. Workers serve them in turn.
 
-A wake-up is a ticket to start one run, and does not say which: Redis keeps them in the order in which they came, so
-that an app which sends ten thousand runs would stand in front of everybody else's one. Whoever holds a ticket takes
-the first run of the next lane instead. There are as many tickets as ready runs, so each is claimed in the end.
+A wake-up is a ticket to start one run, and does not name a run. Redis delivers tickets in their order, so an app that
+sends ten thousand runs would delay every other app. A worker with a ticket therefore takes the first run of the next
+lane. There are as many tickets as ready runs, so each run is claimed in the end.
 
-1. Which lanes there are is asked of the store at most every `LOOK_EVERY_S`: one seek in the index for each app that
-   waits, however long its backlog is. With so many apps that this takes long, it is asked more rarely.
-2. The next lane is the one after the last, in order of names. Nothing is awaited in between, so runs that are claimed
-   side by side in this process come from different apps.
-3. A lane that turns out to be empty is forgotten until the next look. A ticket is thrown away when a look that began
-   after it came sees no lane at all. That one lane after the other was found empty is not enough: meanwhile somebody
-   may have taken the run that came with this ticket, and left this ticket the one that came with theirs.
-4. A run over a cap is held, and the ticket goes on with the next lane, as if it came anew: another run may have been
-   let go in the place of this one.
-5. Suspects of killing their workers have lanes of their own, one for each app, which take turns with the others. They
-   are seen only while this worker has a place for a process that serves one (`workers.process.isolated_runs`).
+1. The worker reads the lanes at most every `REFRESH_INTERVAL_S`: one index seek for each app with ready runs, however
+   long its backlog is. If there are so many apps that this takes long, it reads them less often.
+2. The next lane is the one after the last, in order of names. Nothing is awaited in between, so concurrent claims of
+   this process take runs of different apps.
+3. An empty lane is skipped until the next refresh. A ticket is dropped only if a refresh that began after its arrival
+   finds no lane. Empty lanes alone are not enough: another worker may have taken the run of this ticket and left the
+   ticket of its own run to this worker.
+4. A run over a cap is held, and its ticket goes on with the next lane like a new one: another run may have been
+   released instead.
+5. Suspects of killing their workers have lanes of their own, one for each app, which take turns with the others. A
+   worker reads them only while it has a free process for one (`workers.process.isolated_runs`).
 """
 
 import asyncio
@@ -29,25 +29,25 @@ from workers.store.repository import RunRepository
 from workers.store.run import ISOLATED_LANE_PREFIX, Claim
 
 REFRESH_INTERVAL_S = 0.03
-REFRESH_SHARE = 10  # of the time at most one in so many goes into looks
-MAX_REFRESH_INTERVAL_S = 1.0  # one look that an election or a tool has held up says nothing about the next
-# Others may be faster each time, but this often only where runs stand in a lane that nobody may claim.
+REFRESH_SHARE = 10  # refreshes take at most one part in this many of the time
+MAX_REFRESH_INTERVAL_S = 1.0  # a refresh may have been delayed by an election or a tool
+# Other workers may win each race, but this often only if a lane has runs that no worker may claim.
 MAX_REFRESHES = 20
 
 log = logging.getLogger(__name__)
 
 
 class IsolationSlots(Protocol):
-    """For runs that are worked on alone, each in a process of its own."""
+    """Slots for isolated runs, each in a process of its own."""
 
     def has_room(self) -> bool:
-        """Whether one more may begin now."""
+        """Returns whether another isolated run may begin now."""
 
     def reserve(self) -> bool:
-        """Takes a place, if there is one."""
+        """Takes a slot; returns False if none is free."""
 
     def release(self) -> None:
-        """Gives a reserved place back."""
+        """Gives a reserved slot back."""
 
 
 class _NoIsolationSlots:
@@ -62,7 +62,7 @@ class _NoIsolationSlots:
 
 
 class LaneSnapshot:
-    """The lanes in order of names, and how urgent the first run of each is."""
+    """The lanes in order of names, with the priority of the first run of each."""
 
     def __init__(self, urgency: Mapping[str, int], *, began: float) -> None:
         self.began_at = began
@@ -74,7 +74,7 @@ class LaneSnapshot:
         return len(self._names)
 
     def lane_after(self, last: str) -> str | None:
-        """The next one round; None when all are empty."""
+        """Returns the next lane in turn; None if all are empty."""
         if not self._names:
             return None
         return self._names[bisect_right(self._names, last) % len(self._names)]
@@ -98,7 +98,7 @@ class Lanes:
         isolation_slots: IsolationSlots | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Without places for runs alone, suspects are left to other workers."""
+        """Without `isolation_slots` suspects are left to other workers."""
         self._isolation_slots = isolation_slots or _NoIsolationSlots()
         self._repository = repository
         self._clock = clock
@@ -110,14 +110,16 @@ class Lanes:
         self._last = ""
 
     async def claim_next(self, wakeup: str) -> Claim | None:
-        """A run to work on, ours from now on; None when nothing is ready. One that is to be worked on alone has a
-        place for that, which the caller releases."""
+        """Claims the next run; returns None if nothing is ready.
+
+        An isolated run has reserved a slot, which the caller releases.
+        """
         while True:
             claim, admitted = await self._take_turn(wakeup)
             if claim is None or admitted:
                 return claim
             if self._is_stopping():
-                return None  # this ticket has dealt with one run, though not by starting it
+                return None  # the ticket is used up: its run was held or has ended
 
     async def _take_turn(self, wakeup: str) -> tuple[Claim | None, bool]:
         came_at = self._clock()
@@ -145,7 +147,7 @@ class Lanes:
         return admitted
 
     async def _claim_from_next_lane(self, wakeup: str) -> Claim | None:
-        look = self._snapshot  # another ticket may look meanwhile: what is found empty now says nothing about that
+        look = self._snapshot  # another ticket may replace the snapshot meanwhile
         lane = look.lane_after(self._last)
         if lane is None:
             return None
@@ -180,7 +182,7 @@ class Lanes:
             began = self._clock()
             urgency = await self._repository.ready_lanes()
             if not self._isolation_slots.has_room():
-                urgency = {lane: each for lane, each in urgency.items() if not lane.startswith(ISOLATED_LANE_PREFIX)}
+                urgency = {lane: rank for lane, rank in urgency.items() if not lane.startswith(ISOLATED_LANE_PREFIX)}
             self._snapshot = LaneSnapshot(urgency, began=began)
             took_s = self._clock() - began
             self._interval_s = min(max(REFRESH_INTERVAL_S, took_s * REFRESH_SHARE), MAX_REFRESH_INTERVAL_S)

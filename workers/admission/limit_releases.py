@@ -1,11 +1,11 @@
-"""Releases: the scheduler's part of releasing held runs, beside its ticks.
+"""Releases of held runs by the scheduler, in addition to those by workers.
 
-A worker that is done with a run releases the next one itself. What remains is for here: its worker died, a cap was
-raised or removed, time has given a rate new starts. One look tells which limits hold any run; how many runs wait
-behind each is never counted.
+A worker that has finished a run releases the next one itself. The scheduler releases the rest: runs of a dead worker's
+limits, of a cap that was raised or removed, and of a rate that has new starts. One query finds the limits that hold any
+run; the runs behind each limit are never counted.
 
-Any number of schedulers may do this: what one has released, the others do not find. What two that look at the same
-moment release too many, their workers give back.
+Any number of schedulers may run: a run that one has released is not found by the others. If two of them release too
+many runs at the same moment, workers give the surplus back.
 """
 
 import logging
@@ -24,7 +24,7 @@ from workers.wakeup_sender import WakeupSender
 log = logging.getLogger(__name__)
 
 MAX_RELEASED = 500
-# Each limit costs two counts: with more of them than this, a pass takes those that the last one did not reach.
+# Each limit costs two counts. With more limits than this, a pass continues after those of the last pass.
 MAX_LIMITS = 200
 MAX_CONCURRENT = 50
 RELEASED_HERE = frozenset({LimitKind.APP, LimitKind.WORKFLOW, LimitKind.RATE})
@@ -44,11 +44,11 @@ class LimitReleases:
         self._held = HeldRuns(store)
         self._limits = limits or AllLimits(caps, store)
         self._max_limits = max_limits
-        self._last_app: dict[LimitName, str] = {}  # of each limit that holds any run
+        self._last_app: dict[LimitName, str] = {}  # for each limit that holds a run
         self._last_limit = ""
 
     async def run_pass(self) -> Mapping[str, int]:
-        """Returns how many runs were released, by the kind of their hold; at most `MAX_RELEASED` in a pass."""
+        """Releases at most `MAX_RELEASED` runs; returns how many, by the kind of their hold."""
         waiting = {str(limit): limit for limit in await self._held.list_limits() if limit.kind in RELEASED_HERE}
         self._last_app = {limit: app for limit, app in self._last_app.items() if str(limit) in waiting}
         counts: Counter[str] = Counter()

@@ -1,10 +1,10 @@
-"""The release policy: which of the runs that a limit holds start next, when it has room.
+"""The release policy: it picks the held runs that start next when their limit has room.
 
-1. What waits for an app, or for its rate, goes by priority and then age. What waits for a workflow goes round the apps.
-2. A run may be over a second limit as well. It is not released by the first while the second is full: its worker would
-   hold it there, and leave the room to the next one, until the whole backlog had moved, and moved back again.
-3. Then one such run of each app and workflow is moved over to the second limit, to wait there in its turn. Else it
-   would never start where the second limit is always taken by those that wait for that one alone.
+1. Runs that wait for an app, or for its rate, are released by priority and then age. For a workflow, apps take turns.
+2. A run may exceed a second limit as well. The first limit does not release it while the second is full: its worker
+   would hold it there and pass the room to the next one, until the whole backlog had moved there and back.
+3. Instead, one such run of each app and workflow is moved to the second limit and waits there. Otherwise it would never
+   start if the second limit were always taken by runs that wait for that limit alone.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
@@ -19,12 +19,15 @@ from workers.store.limit_name import LimitKind, LimitName
 T = TypeVar("T", bound=Hashable)
 
 MAX_TRIES = 5
-MAX_APPS = 100  # each that is at its own cap costs two counts; a scheduler goes on behind them
+MAX_APPS = 100  # an app at its own cap costs two counts; a scheduler continues after these apps
 
 
 @dataclass(slots=True)
 class _LimitScan:
-    """What one look has found: room is asked for once, though many runs may have the same second limit."""
+    """The results of one scan.
+
+    Many runs may have the same second limit, so its room is read once.
+    """
 
     limit: LimitName
     rooms: dict[LimitName, int] = field(default_factory=dict)
@@ -43,7 +46,7 @@ class ReleasePolicy:
         limits_of: Callable[[Head], Sequence[LimitName]],
         max_apps: int = MAX_APPS,
     ) -> None:
-        """`limits_of` names the limits that a held run counts against when it starts."""
+        """`limits_of` returns the limits that a held run counts against when it starts."""
         self._held = held
         self._has_room = has_room
         self._limits_of = limits_of
@@ -63,11 +66,14 @@ class ReleasePolicy:
                 await self._held.move(head, limit, to=full)
             if not chosen or await self._held.release(limit, chosen):
                 return Released(chosen, last)
-            count = min(count, await self._has_room(limit))  # another process has released them
+            count = min(count, await self._has_room(limit))  # another process has released these runs
         return Released((), after)
 
     async def has_higher_priority_waiter(self, run: Head, limit: LimitName) -> bool:
-        """Whether a more urgent run waits for this rate, and not for its workflow as well."""
+        """Returns whether a more urgent run waits for this rate.
+
+        A run that waits for its workflow as well does not count.
+        """
         for head in await self._held.list_heads(limit):
             same = head.workflow == run.workflow
             if head.urgency < run.urgency and (
@@ -77,7 +83,7 @@ class ReleasePolicy:
         return False
 
     async def _room_in_other_limits(self, scan: _LimitScan, head: Head) -> int:
-        """What the other limits of such runs have room for."""
+        """Returns how many such runs fit in their other limits."""
         room = UNLIMITED
         for limit in self._other_limits(scan.limit, head):
             if limit not in scan.rooms:
@@ -90,7 +96,7 @@ class ReleasePolicy:
         return room
 
     def _other_limits(self, limit: LimitName, head: Head) -> list[LimitName]:
-        return [each for each in self._limits_of(head) if each != limit]
+        return [name for name in self._limits_of(head) if name != limit]
 
     async def _pick_most_urgent(self, scan: _LimitScan, count: int, after: str) -> tuple[list[str], str]:
         rooms = {
@@ -102,7 +108,7 @@ class ReleasePolicy:
         return [run.run_id for run in self._fit_shared_room(scan, urgent_first)[:count]], after
 
     def _fit_shared_room(self, scan: _LimitScan, runs: Iterable[Head]) -> list[Head]:
-        """All of them together, of an app: what its other limits have room for they share."""
+        """Keeps the runs that fit together in the limits that they share."""
         chosen, left = [], dict(scan.rooms)
         for run in runs:
             others = self._other_limits(scan.limit, run)
@@ -125,7 +131,10 @@ class ReleasePolicy:
         return [run.run_id for runs in found for run in runs], last.app_id if last else after
 
     async def _heads_in_turn(self, limit: LimitName, count: int, after: str) -> AsyncIterator[Head]:
-        """For one run not all apps that wait are read: mostly the first one goes."""
+        """Yields the waiting apps in turn.
+
+        For a single run, apps are read one by one, since the first one usually fits.
+        """
         if count > 1:
             heads = {head.app_id: head for head in await self._held.list_heads(limit)}
             for app_id in rotate_after(heads, after):
@@ -142,15 +151,18 @@ class ReleasePolicy:
 
 
 def deal(rooms: Mapping[T, int], count: int) -> tuple[dict[T, int], T | None]:
-    """Deals `count` out one by one to those that have room, in their order; returns the shares and the last taker."""
+    """Distributes `count` one by one, in order, among the takers that have room.
+
+    Returns the shares and the last taker.
+    """
     shares, last = dict.fromkeys(rooms, 0), None
-    while count and (takers := [each for each, room in rooms.items() if shares[each] < room][:count]):
-        for each in takers:
-            shares[each] += 1
+    while count and (takers := [taker for taker, room in rooms.items() if shares[taker] < room][:count]):
+        for taker in takers:
+            shares[taker] += 1
         count, last = count - len(takers), takers[-1]
     return shares, last
 
 
 def rotate_after(names: Iterable[str], after: str) -> list[str]:
-    """In order and round: those after that one first."""
+    """Sorts the names, beginning with the first one after `after`."""
     return sorted(names, key=lambda name: (name <= after, name))

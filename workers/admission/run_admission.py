@@ -1,12 +1,13 @@
-"""Admission: may a run that was just claimed be worked on, and which run starts when one leaves.
+"""Admission: whether a claimed run may be worked on, and which run starts when one leaves.
 
-1. A claimed run is counted like all that run. Is that more than a cap allows, it is given back and held: of claims
-   made side by side at least one sees all the others, so that a cap is never exceeded. One process asks for one
-   claim after the other, or a burst would see itself and give everything back.
-2. When a run leaves, the next one of each of its limits that has room is released, and the next one of its order: no
-   scan, and no scheduler, but for what waits for a rate.
+1. A claimed run counts like a running one. If a cap is exceeded by that, the run is requeued and held. Of concurrent
+   claims at least one sees all the others, so a cap is never exceeded. One process checks its claims one after the
+   other, or a burst of claims would see itself and hold every run.
+2. When a run leaves, the next run of each of its limits with room is released, and the next one of its order key. This
+   needs neither a scan nor a scheduler, except for runs that wait for a rate.
 
-Without caps and budgets there is no question to the store at all. What a dead worker leaves undone, `releases` finds.
+Without caps and budgets, admission does not query the store. Releases that a dead worker owed are made by
+`limit_releases`.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ class Admission:
         on_fenced: Callable[[], None],
         on_refused: Callable[[Mapping[str, Any], RunState], None] = _not_noted,
     ) -> None:
-        """`has_caps`: claims are admitted one after the other."""
+        """With `has_caps` claims are admitted one after the other."""
         self._limits = limits
         self._repository = repository
         self._wakeups = wakeups
@@ -66,7 +67,7 @@ class Admission:
         return self._lock if self._has_caps else nullcontext()
 
     async def try_admit(self, claim: Claim) -> bool:
-        """Returns False when the run was given back or has ended, and has no owner now."""
+        """Returns False if the run was requeued or has ended, so that this worker no longer owns it."""
         try:
             verdict = await self._limits.admit(claim)
             if verdict is None:
@@ -100,11 +101,14 @@ class Admission:
         log.info("run_finished", extra={**run_labels(claim.document), **extra})
 
     async def _requeue(self, claim: Claim, *, reason: str) -> None:
-        with suppress(PyMongoError, LeaseLostError):  # the reconciler finds it by its lease
+        with suppress(PyMongoError, LeaseLostError):  # otherwise the reconciler finds the run by its lease
             await self._repository.requeue(claim, delay=timedelta(0), counts_as_attempt=False, reason=reason)
 
     async def release_after(self, claim: Claim) -> str | None:
-        """Returns a run that may start in the place of this one, which has left; wakes workers for further ones."""
+        """Returns a run that may start in place of the one that left.
+
+        Sends wake-ups for further ones.
+        """
         released: list[str] = []
         try:
             async for run_id in self._limits.release_after(claim):

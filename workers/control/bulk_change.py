@@ -1,8 +1,8 @@
-"""Many at once: one change to each run that a filter names, in bounded batches, oldest first.
+"""Bulk changes: one change to each run that a filter matches, in bounded batches, oldest first.
 
-The selection ends at the moment the command began, so it never meets the runs that it makes. A batch is found by the
-place where the last one ended, not by what still matches: what is refused does not come up again. Interrupted, the
-command may be repeated: what was changed no longer matches, or says that it was changed already.
+The selection ends at the moment when the command began, so it never includes runs that the command creates. A batch
+continues after the last run of the one before, so refused runs do not come up again. An interrupted command may be
+repeated: changed runs no longer match, or report that they were changed already.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accounting.infra.aio import gather_all
-from workers.control.control_errors import RefusedError, RunNotFoundError
-from workers.control.run_change import RunChange
+from workers.control.run_change import RefusedError, RunChange, RunNotFoundError
 from workers.control.run_effects import WouldRepeatError
 from workers.store.run_selection import Selection
 from workers.store.run_store import RunStore
@@ -22,7 +21,7 @@ MAX_REASONS = 100
 
 @dataclass(frozen=True, slots=True)
 class SkippedReplay:
-    """A replay that was not made: what it would do again."""
+    """A replay that was skipped, since it would repeat effects."""
 
     run_id: str
     done: tuple[str, ...]
@@ -33,8 +32,11 @@ ChangeResult = RunChange | SkippedReplay | tuple[str, str]
 
 @dataclass(slots=True)
 class BulkResult:
-    """How far it is: `already` are those that nothing was left to do for, `reasons` the first of the refusals.
-    `skipped` are replays that would do again what has succeeded, `done` says of the first of them what that is."""
+    """The progress of a bulk change.
+
+    `already` counts runs that needed no change, `reasons` holds the first refusals. `skipped` counts replays that would
+    repeat effects, and `done` lists the effects of the first of them.
+    """
 
     changed: int = 0
     already: int = 0
@@ -75,8 +77,8 @@ async def change_each(
     tally = BulkResult()
     async for batch in selection.batches(store):
         for start in range(0, len(batch), MAX_CONCURRENT):
-            some = batch[start : start + MAX_CONCURRENT]
-            for result in await gather_all(_try_change(change, run["_id"]) for run in some):
+            chunk = batch[start : start + MAX_CONCURRENT]
+            for result in await gather_all(_try_change(change, run["_id"]) for run in chunk):
                 tally.add(result)
             on_progress(tally)
     return tally

@@ -1,12 +1,12 @@
-"""Cancel and discard: end a run by somebody's wish, wherever it stands.
+"""Cancel and discard: end a run on request, whatever its state.
 
-1. A run that waits (queued, or for a person) ends here and now, in one atomic update: no worker has to be up.
-2. A run that is worked on gets a mark. Its worker reads it with the next heartbeat, closes the chat and ends it;
-   whoever gives the run up instead of that worker ends it by the mark (`ENDED_IF_CANCELLED`).
-3. A parked run keeps its outcome, since it was counted under that, and remembers how it was resolved. It ends now:
-   retention does not take it away the moment after.
+1. A waiting run (queued, or for a person) ends at once, in one atomic update. No worker has to be up.
+2. A running run gets a mark. Its worker reads it with the next heartbeat, closes the chat and ends the run. If the run
+   is given up before that, the mark ends it as well (`ENDED_IF_CANCELLED`).
+3. A parked run keeps the outcome that it was counted under, and stores how it was resolved. It ends now, so that
+   retention does not delete it right away.
 
-Between our look and our write the run may have moved on: then nothing matches, and we look again.
+Between read and write the run may change: then the write matches nothing, and the command reads again.
 """
 
 import asyncio
@@ -14,8 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from accounting.totals.usage_query import run_totals
-from workers.control.control_errors import RefusedError
-from workers.control.run_change import MAX_TRIES, PAUSE_S, RunChange, known_state, log_labels, read_run
+from workers.control.run_change import MAX_TRIES, PAUSE_S, RefusedError, RunChange, known_state, log_labels, read_run
 from workers.store.run import RunState
 from workers.store.run_changes import RunChanges
 from workers.store.run_document import Document
@@ -27,12 +26,12 @@ _Step = Callable[[RunStore, Document, str], Awaitable[RunChange | None]]
 
 
 async def cancel(store: RunStore, run_id: str, *, by: str, app_id: str | None = None) -> RunChange:
-    """`by` names who asks. RefusedError when it has succeeded or failed."""
+    """Cancels the run for `by`. Raises RefusedError if it has succeeded or failed."""
     return await _apply_step(store, run_id, by=by, app_id=app_id, steps=_CANCEL)
 
 
 async def discard(store: RunStore, run_id: str, *, by: str, app_id: str | None = None) -> RunChange:
-    """Gives up what is at rest: parked, or waiting for a person."""
+    """Ends a run that is at rest: parked, or waiting for a person."""
     return await _apply_step(store, run_id, by=by, app_id=app_id, steps=_DISCARD)
 
 
@@ -65,10 +64,10 @@ async def _resolve_run(store: RunStore, run: Document, by: str) -> RunChange | N
 
 
 async def _request_cancellation(store: RunStore, run: Document, by: str) -> RunChange | None:
-    asked = run.get("cancel_requested")
-    if asked:
-        said = f"was asked to stop already, by {asked['by']}; {_SOON_TEXT}"
-        return RunChange(run["_id"], RunState.RUNNING, said, changed=False)
+    request = run.get("cancel_requested")
+    if request:
+        description = f"was asked to stop already, by {request['by']}; {_SOON_TEXT}"
+        return RunChange(run["_id"], RunState.RUNNING, description, changed=False)
     if not await RunChanges(store).request_cancel(run, by=by):
         return None
     log.info("cancel_requested", extra=log_labels(run, by))

@@ -1,20 +1,19 @@
-"""What became of a wish about one run, and what is read of a run before it is changed."""
+"""The result of a requested change to one run, and the fields that are read before it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workers.control.control_errors import RefusedError, RunNotFoundError
 from workers.store.run import RunState, run_labels
 from workers.store.run_document import Document
 from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
 
-# A run that somebody else changes between our look and our write is looked at again: so often at most, so soon.
+# If the run changes between read and write, the command reads again: at most this often, after this pause.
 MAX_TRIES = 50
 PAUSE_S = 0.02
 
-# Never a context or an input: those may be megabytes.
+# Without context and input, which may be megabytes.
 READ_FIELDS = (
     "app_id",
     "workflow",
@@ -32,7 +31,7 @@ READ_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class RunChange:
-    """`changed` is false where nothing was left to do; `said` tells people what is so now."""
+    """`changed` is false if nothing was left to do; `said` describes the state for people."""
 
     run_id: str
     state: RunState
@@ -45,7 +44,10 @@ class RunChange:
 
 
 async def read_run(store: RunStore, run_id: str, app_id: str | None) -> Document:
-    """The run as far as a decision about it goes; of this app, or none at all."""
+    """Reads the fields of the run that a change depends on.
+
+    Raises RunNotFoundError if this app has no such run.
+    """
     run = await RunReads(store).find_fields(run_id, READ_FIELDS, app_id=app_id)
     if run is None:
         raise RunNotFoundError(run_id)
@@ -53,7 +55,10 @@ async def read_run(store: RunStore, run_id: str, app_id: str | None) -> Document
 
 
 def known_state(run: Mapping[str, Any]) -> RunState:
-    """RefusedError where a newer version has written the state: this one cannot know what may follow it."""
+    """Returns the state of the run.
+
+    Raises RefusedError for a state of a newer version, whose next states this one does not know.
+    """
     try:
         return RunState(run["state"])
     except ValueError:
@@ -63,5 +68,17 @@ def known_state(run: Mapping[str, Any]) -> RunState:
 
 
 def log_labels(run: Mapping[str, Any], by: str) -> dict[str, Any]:
-    """For the log."""
+    """Returns the log fields of a change."""
     return {**run_labels(run), "by": by}
+
+
+class RunNotFoundError(LookupError):
+    """No such run exists, or it belongs to another app."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"there is no run {run_id}")
+        self.run_id = run_id
+
+
+class RefusedError(Exception):
+    """The state of the run does not allow the change; the text gives the reason and the alternative."""

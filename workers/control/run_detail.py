@@ -1,9 +1,9 @@
-"""The story of a run: its document, its turns, what it cost, and the runs it is tied to by replays."""
+"""The detail of a run: its document, turns, costs and linked replays."""
 
 from typing import Any
 
 from accounting.totals.usage_query import run_totals
-from workers.control.control_errors import RunNotFoundError
+from workers.control.run_change import RunNotFoundError
 from workers.control.run_effects import read_effects
 from workers.control.run_replay import find_replays
 from workers.store.run import TERMINAL, RunState
@@ -11,14 +11,14 @@ from workers.store.run_document import Document, as_json
 from workers.store.run_order import awaited_order_key
 from workers.store.run_store import RunStore
 
-MAX_BYTES = 8 * 1024 * 1024  # of turns that are read for somebody to look at: they must not fill the memory
+MAX_BYTES = 8 * 1024 * 1024  # of turns for display: they must not fill the memory
 _HIDDEN_FIELDS = frozenset({"_id", "token"})
 
 
 async def read_run_detail(
     store: RunStore, run_id: str, *, app_id: str | None = None, max_turns: int | None = None
 ) -> dict[str, Any]:
-    """`most_turns`: at most so many of its first ones, and fewer where they are large."""
+    """Reads the run with at most `max_turns` of its first turns, or fewer if they are large."""
     run = await store.find(run_id, app_id=app_id)
     if run is None:
         raise RunNotFoundError(run_id)
@@ -35,12 +35,12 @@ async def read_run_detail(
         "turns": [{name: value for name, value in turn.items() if name not in _HIDDEN_FIELDS} for turn in turns],
         "usage": usage.as_json(),
         **await _effects_fields(store, run),
-        "replays": [each["_id"] for each in await find_replays(store, run)],
+        "replays": [replay["_id"] for replay in await find_replays(store, run)],
     }
 
 
 async def _effects_fields(store: RunStore, run: Document) -> dict[str, Any]:
-    """What a replay of it would do again: of a run that takes one."""
+    """Returns the effects that a replay would repeat, if the run may be replayed."""
     if run["state"] not in TERMINAL | {RunState.PARKED}:
         return {}
     effects = await read_effects(store, run)

@@ -1,7 +1,7 @@
-"""Effects of a run: the tool calls and write-backs that succeeded, which a replay of it would make again.
+"""Effects of a run: the tool calls and write-backs that succeeded, which a replay would repeat.
 
-They are read from its committed turns. Of a turn that was not finished, the worker that had it noted the calls in the
-run; what an earlier owner did there is not known, only that a model had answered.
+They are read from its committed turns. Calls of an unfinished turn were recorded in the run by its worker. For a turn
+of an earlier owner only the answers of models are known, not its calls.
 """
 
 import json
@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from accounting.ledger.rows import COLLECTION
-from workers.control.control_errors import RefusedError
+from workers.control.run_change import RefusedError
 from workers.store.run import RunState
 from workers.store.run_document import Document
 from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
 
-# What is read of a run document to know its effects.
+# The fields of a run document that its effects are read from.
 EFFECT_FIELDS = ("state", "turn", "unfinished", "writes", "keys_of", "progress.counters.model_calls")
 MAX_LISTED = 100
 MAX_TEXT = 120
@@ -29,7 +29,7 @@ _TURN_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class ToolEffect:
-    """`outcome`: done, or unknown of a call that had begun when its turn was cut off."""
+    """`outcome`: done, or unknown for a call that had begun when its turn was cut off."""
 
     turn: int
     agent: str
@@ -38,13 +38,13 @@ class ToolEffect:
     outcome: str = "done"
 
     def __str__(self) -> str:
-        said = "was called" if self.outcome == "done" else "had begun, and what came of it is not known"
-        return f"turn {self.turn}: {self.tool}({self.arguments}) {said}"
+        result = "was called" if self.outcome == "done" else "had begun, and what came of it is not known"
+        return f"turn {self.turn}: {self.tool}({self.arguments}) {result}"
 
 
 @dataclass(frozen=True, slots=True)
 class WriteEffect:
-    """`turn` is None for what was written when the run succeeded."""
+    """`turn` is None for a write at the end of the run."""
 
     turn: int | None
     variable: str
@@ -59,8 +59,11 @@ class WriteEffect:
 
 @dataclass(slots=True)
 class RunEffects:
-    """`unknown_turn`: it was begun and not finished, and what its tools did is not known. `more`: how many there are
-    beside those that are listed. `keys`: whether a replay gives tools the same idempotency keys, or new ones."""
+    """The effects of a run, up to a bounded number.
+
+    `unknown_turn` was begun and not finished, and the effects of its tools are not known. `more` counts effects that
+    are not listed. `keys`: whether a replay gives tools the same idempotency keys, or new ones.
+    """
 
     keys: str = "same"
     calls: list[ToolEffect] = field(default_factory=list)
@@ -81,9 +84,9 @@ class RunEffects:
             self.writes.append(effect)
 
     def sentences(self) -> Iterator[str]:
-        """In the order of the turns."""
+        """Yields a sentence for each effect, in the order of the turns."""
         effects: list[ToolEffect | WriteEffect] = [*self.calls, *self.writes]
-        listed = sorted(effects, key=lambda each: (each.turn is None, each.turn or 0))
+        listed = sorted(effects, key=lambda effect: (effect.turn is None, effect.turn or 0))
         yield from map(str, listed[:MAX_SENTENCES])
         if more := self.more + len(listed) - len(listed[:MAX_SENTENCES]):
             yield f"and {more} more"
@@ -103,7 +106,10 @@ class RunEffects:
 
 
 class WouldRepeatError(RefusedError):
-    """The run has done what its replay would do again. The text lists it; who asks may say that this is wanted."""
+    """A replay of the run would repeat its effects.
+
+    The text lists them; the caller may confirm the replay.
+    """
 
     def __init__(self, run_id: str, effects: RunEffects) -> None:
         listed = "; ".join(effects.sentences())
@@ -118,18 +124,18 @@ async def find_effects(store: RunStore, run_id: str) -> RunEffects:
 
 
 async def read_effects(store: RunStore, run: Document) -> RunEffects:
-    """`run` has at least EFFECT_FIELDS."""
+    """Reads the effects of a run with at least EFFECT_FIELDS."""
     effects = RunEffects(keys="new" if has_new_keys(run) else "same")
     async for turn in RunReads(store).turn_fields(run["_id"], _TURN_FIELDS, up_to=run["turn"]):
-        for made in _calls_of(turn):
-            effects.add(made)
-        for written in _writes_of(turn, turn["number"]):
-            effects.add(written)
+        for call in _calls_of(turn):
+            effects.add(call)
+        for write in _writes_of(turn, turn["number"]):
+            effects.add(write)
     unfinished = _unfinished_turn(run)
     for call in _unfinished_calls(unfinished):
         effects.add(call)
-    for written in _writes_of(run, None):
-        effects.add(written)
+    for write in _writes_of(run, None):
+        effects.add(write)
     async for token in _tokens_answered_later(store, run):
         if token not in unfinished.get("tokens", ()):
             effects.unknown_turn = run["turn"] + 1
@@ -137,14 +143,14 @@ async def read_effects(store: RunStore, run: Document) -> RunEffects:
 
 
 def has_new_keys(run: Document) -> bool:
-    """A run that succeeded is replayed so that everything is done once more."""
+    """Returns whether a replay gets new keys: a run that succeeded is repeated as a whole."""
     return bool(run["state"] == RunState.SUCCEEDED.value)
 
 
 def _unfinished_turn(run: Document) -> Mapping[str, Any]:
-    """The note of a turn that has been finished since then says nothing."""
-    noted = run.get("unfinished") or {}
-    return noted if noted.get("turn", 0) > run["turn"] else {}
+    """Returns the record of the unfinished turn; empty if the turn was finished since then."""
+    record = run.get("unfinished") or {}
+    return record if record.get("turn", 0) > run["turn"] else {}
 
 
 def _calls_of(turn: Document) -> Iterator[ToolEffect]:
@@ -169,13 +175,13 @@ def _unfinished_calls(unfinished: Mapping[str, Any]) -> Iterator[ToolEffect]:
 
 
 def _writes_of(document: Document, turn: int | None) -> Iterator[WriteEffect]:
-    for each in document.get("writes") or ():
-        place = f"{each['database']}.{each['collection']}"
-        yield WriteEffect(turn, each["variable"], place, each["key"], each["key_value"])
+    for write in document.get("writes") or ():
+        place = f"{write['database']}.{write['collection']}"
+        yield WriteEffect(turn, write["variable"], place, write["key"], write["key_value"])
 
 
 async def _tokens_answered_later(store: RunStore, run: Document) -> AsyncIterator[int]:
-    """The lease tokens of model calls that were answered after the last committed turn."""
+    """Yields the lease tokens of model calls answered after the last committed turn."""
     counted = ((run.get("progress") or {}).get("counters") or {}).get("model_calls", 0)
     rows = await store.database[COLLECTION].find({"run_id": run["_id"]}, {"ok": 1}).to_list(None)
     places = sorted((int(row["_id"].split(":")[1]), int(row["_id"].split(":")[2]), bool(row["ok"])) for row in rows)
@@ -185,14 +191,17 @@ async def _tokens_answered_later(store: RunStore, run: Document) -> AsyncIterato
 
 
 def _format_arguments(arguments: Any) -> str:
-    """Those of a model are JSON in text: without the braces of an object they read like a call."""
+    """Formats arguments like a call.
+
+    Arguments of a model are JSON text: the braces of the object are removed.
+    """
     try:
-        given = json.loads(arguments or "{}")
+        values = json.loads(arguments or "{}")
     except (ValueError, TypeError, RecursionError):
         return _truncate(str(arguments))
-    if not isinstance(given, dict):
+    if not isinstance(values, dict):
         return _truncate(str(arguments))
-    return _truncate(", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items()))
+    return _truncate(", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in values.items()))
 
 
 def _truncate(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Happenings: what has happened to a run between two looks at it, in order, one by one. Pure."""
+"""Run events: what happened to a run between two reads of it, in order. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ ENDED = _STATES - {RunState.QUEUED.value, RunState.RUNNING.value}
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """`at` is None where nobody noted the time. `facts` depend on the event."""
+    """`at` is None if no time was stored. `facts` depend on the event."""
 
     event: str  # accepted, claimed, turn, let_go, held, due, cancel_requested, answered, ended, resolved
     at: datetime | None
@@ -35,11 +35,11 @@ class RunEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventCursor:
-    """How much of a run has been told."""
+    """How much of a run the follower has reported."""
 
     is_accepted: bool = False
-    claimed_token: int = 0  # the highest token whose owner is known
-    released_token: int = 0  # the highest token whose owner is known to have let go
+    claimed_token: int = 0  # the highest token whose claim was reported
+    released_token: int = 0  # the highest token whose release was reported
     turn: int = 0
     state: str | None = None
     hold: str | None = None
@@ -49,7 +49,7 @@ class EventCursor:
 
 
 def cursor_of(run: Mapping[str, Any]) -> EventCursor:
-    """All that the document says."""
+    """Returns the cursor after all events in the document."""
     lines = run.get("history") or []
     return EventCursor(
         is_accepted=True,
@@ -65,16 +65,19 @@ def cursor_of(run: Mapping[str, Any]) -> EventCursor:
 
 
 def cursor_before(run: Mapping[str, Any], moment: datetime) -> EventCursor:
-    """For a run that is met for the first time: what was so before that moment is no news."""
+    """Returns the cursor for a run that is read for the first time.
+
+    Events before `moment` are not reported.
+    """
     if run["created_at"] >= moment:
         return EventCursor()
     earlier = [line for line in run.get("history") or [] if line["until"] < moment]
-    let_go = max((line["token"] for line in earlier), default=0)
+    released_token = max((line["token"] for line in earlier), default=0)
     going = _is_before(run["claimed_at"], moment)
     return EventCursor(
         is_accepted=True,
-        claimed_token=run["lease"]["token"] if going else let_go,
-        released_token=let_go,
+        claimed_token=run["lease"]["token"] if going else released_token,
+        released_token=released_token,
         turn=run["turn"] if going else (earlier[-1]["turn"] if earlier else 0),
         state=run["state"] if _is_before(run["finished_at"], moment) else None,
         hold=run["hold"],
@@ -89,24 +92,27 @@ def _is_before(at: datetime | None, moment: datetime) -> bool:
 
 
 def events_since(cursor: EventCursor, run: Mapping[str, Any], turns: Sequence[Mapping[str, Any]]) -> Iterator[RunEvent]:
-    """`turns`: those after `told.turn` that the run counts, in order."""
+    """Yields the events after the cursor. `turns`: the counted turns after `cursor.turn`, in order."""
 
-    def happened(event: str, at: datetime | None, **facts: Any) -> RunEvent:
+    def make_event(event: str, at: datetime | None, **facts: Any) -> RunEvent:
         return RunEvent(event, at, run["_id"], run["app_id"], run["workflow"], facts)
 
     if not cursor.is_accepted:
-        yield happened("accepted", run["created_at"], trigger=run["trigger"]["name"])
+        yield make_event("accepted", run["created_at"], trigger=run["trigger"]["name"])
     waiting = list(turns)
     for event, at, facts in (*_owner_events(cursor, run), *_state_events(cursor, run)):
         while waiting and waiting[0]["number"] <= _turns_before(event, facts):
-            yield happened("turn", None, **_turn_facts(waiting.pop(0)))
-        yield happened(event, at, **facts)
+            yield make_event("turn", None, **_turn_facts(waiting.pop(0)))
+        yield make_event(event, at, **facts)
     for turn in waiting:
-        yield happened("turn", None, **_turn_facts(turn))
+        yield make_event("turn", None, **_turn_facts(turn))
 
 
 def _turns_before(event: str, facts: Mapping[str, Any]) -> float:
-    """An owner's turns stand before its letting go, and all of them before what came of the run."""
+    """Returns up to which turn turns are reported before this event.
+
+    The turns of an owner precede its release, and all turns precede the result of the run.
+    """
     if event == "claimed":
         return 0
     return float(facts["turn"]) if event == "let_go" else float("inf")
@@ -116,12 +122,12 @@ _FoundEvents = Iterator[tuple[str, datetime | None, dict[str, Any]]]
 
 
 def _owner_events(cursor: EventCursor, run: Mapping[str, Any]) -> _FoundEvents:
-    """Who had it, and how each let go: also those who came and went between the two looks."""
+    """Yields claims and releases, including owners that came and went between the two reads."""
     lines = run.get("history") or []
     for line in lines:
         if line["token"] > cursor.claimed_token:
             yield "claimed", line["from"], {"owner": line["owner"], "token": line["token"]}
-        is_end = line is lines[-1] and line["ended"] == run["state"]  # which is told with the outcome
+        is_end = line is lines[-1] and line["ended"] == run["state"]  # reported with the outcome
         if line["token"] > cursor.released_token and not is_end:
             yield "let_go", line["until"], {name: line[name] for name in ("turn", "ended", "reason")}
     lease = run["lease"]

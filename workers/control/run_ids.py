@@ -1,8 +1,8 @@
-"""Naming a run: by its whole id, or by the end of it as tables show it."""
+"""Run ids: a run is named by its whole id, or by the end of it as tables show it."""
 
 import re
 
-from workers.control.control_errors import RefusedError, RunNotFoundError
+from workers.control.run_change import RefusedError, RunNotFoundError
 from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
 
@@ -11,7 +11,10 @@ _ENDING = re.compile(rf"[0-9A-Z]{{{MIN_LETTERS},26}}")
 
 
 async def resolve_run_id(store: RunStore, text: str, *, app_id: str | None = None) -> str:
-    """RunNotFoundError when there is none, RefusedError when there are several."""
+    """Returns the id of the one run that is named.
+
+    Raises RunNotFoundError if there is none, RefusedError if there are several.
+    """
     if text.startswith("run_"):
         return text
     ending = text.removeprefix("…").upper()

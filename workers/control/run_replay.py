@@ -1,12 +1,12 @@
-"""Replay: what a run was asked to do, asked once more, as a new run that points to the old one.
+"""Replay: repeats the request of a run as a new run that points to the old one.
 
-Its dedupe key is made of the old run's id and a number. However often and by however many the same replay is asked
-for, the store keeps one: the second finds the first. A parked run is resolved after the insert; who was interrupted
-in between asks again, finds the replay, and resolves the run then.
+Its dedupe key is made of the id of the old run and a number. The store keeps one run for each number: a second request
+for the same replay finds the first. A parked run is resolved after the insert. If the caller is interrupted in between,
+it repeats the command, which finds the replay and resolves the run.
 
-What the old run has done is done again, so a replay of a run whose tools or write-backs succeeded must be asked for
-with `repeat_done`. Unless the old run succeeded, its replay goes on with its idempotency keys: a service that knows a
-key does nothing twice.
+A replay repeats the effects of the old run. If tools or write-backs of that run succeeded, the replay must be requested
+with `repeat_done`. Unless the old run succeeded, the replay uses its idempotency keys: a service that knows a key does
+nothing twice.
 """
 
 import itertools
@@ -14,8 +14,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from workers.control.control_errors import RefusedError, RunNotFoundError
-from workers.control.run_change import RunChange, known_state, log_labels
+from workers.control.run_change import RefusedError, RunChange, RunNotFoundError, known_state, log_labels
 from workers.control.run_effects import EFFECT_FIELDS, WouldRepeatError, has_new_keys, read_effects
 from workers.store.run import RunRequest, RunState, TriggerEvent
 from workers.store.run_changes import RunChanges
@@ -49,8 +48,11 @@ _NOT_REPLAYABLE = {
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """`again`: one more, though it was replayed before. `repeat_done`: also where what has succeeded happens again.
-    `new_keys`: its tools are given other idempotency keys than those of the old run."""
+    """Options of a replay.
+
+    `again`: even if the run was replayed before. `repeat_done`: even if effects are repeated. `new_keys`: tools get new
+    idempotency keys instead of those of the old run.
+    """
 
     again: bool = False
     repeat_done: bool = False
@@ -66,7 +68,7 @@ async def replay(
     app_id: str | None = None,
     options: ReplayOptions = ReplayOptions(),
 ) -> RunChange:
-    """WouldRepeatError where the run has done what a replay does again, and that is not wanted."""
+    """Replays the run. Raises WouldRepeatError if that repeats effects without `repeat_done`."""
     run, earlier = await _read_replayable(store, run_id, app_id)
     state = known_state(run)
     if earlier and not options.again:
@@ -78,11 +80,11 @@ async def replay(
         log.info("run_replayed", extra={**log_labels(run, by), "new_run_id": new_run_id})
         wake.send(new_run_id)
     if state is RunState.PARKED:
-        # Its outcome stays: it was counted under that. A process that discarded it meanwhile has resolved it already.
+        # The outcome stays, since the run was counted under it. A concurrent discard has resolved the run already.
         await RunChanges(store).resolve_replayed(run_id, new_run_id=new_run_id, by=by)
         state = RunState.CANCELLED
-    said = f"replayed as {new_run_id}" if created else f"was replayed already, as {new_run_id}"
-    return RunChange(run_id, state, said, changed=created, new_run_id=new_run_id)
+    description = f"replayed as {new_run_id}" if created else f"was replayed already, as {new_run_id}"
+    return RunChange(run_id, state, description, changed=created, new_run_id=new_run_id)
 
 
 async def check_replay(
@@ -92,7 +94,7 @@ async def check_replay(
     app_id: str | None = None,
     options: ReplayOptions = ReplayOptions(),
 ) -> RunChange:
-    """What `replay` would say, without a replay."""
+    """Returns the result that `replay` would have, without a replay."""
     run, earlier = await _read_replayable(store, run_id, app_id)
     would_start = not earlier or options.again
     if would_start:
@@ -118,16 +120,19 @@ async def _check_effects(store: RunStore, run: Document, options: ReplayOptions)
 
 
 async def find_replays(store: RunStore, run: Document) -> list[Document]:
-    """The oldest first. Found by what their dedupe keys begin with, so that they need no index of their own."""
+    """Returns the replays of the run, oldest first.
+
+    They are found by the prefix of their dedupe keys, so they need no index of their own.
+    """
     begins = _replay_request(run, number="").dedupe_key
     found = await RunReads(store).replays(run["_id"], dedupe_prefix=begins, limit=MAX_LISTED)
-    return sorted(found, key=lambda each: (each["created_at"], each["_id"]))
+    return sorted(found, key=lambda run: (run["created_at"], run["_id"]))
 
 
 async def _insert_replay(store: RunStore, run: Document, *, after: int, options: ReplayOptions) -> tuple[str, bool]:
     for number in itertools.count(after + 1):
         accepted = await store.insert(_replay_request(run, number=str(number), new_keys=options.new_keys))
-        # Somebody's event may be called like a replay: only what says so is one.
+        # The event of a user may have the id of a replay, so the field decides.
         if accepted.created or (not options.again and await RunReads(store).is_replay(accepted.run_id, of=run["_id"])):
             return accepted.run_id, accepted.created
     raise AssertionError("numbers do not end")

@@ -1,10 +1,9 @@
-"""Retry now: a run that waits for its next attempt becomes due at once."""
+"""Retry now: makes a run that waits for its next attempt due at once."""
 
 import asyncio
 import logging
 
-from workers.control.control_errors import RefusedError
-from workers.control.run_change import MAX_TRIES, PAUSE_S, RunChange, known_state, log_labels, read_run
+from workers.control.run_change import MAX_TRIES, PAUSE_S, RefusedError, RunChange, known_state, log_labels, read_run
 from workers.control.run_effects import find_effects
 from workers.store.run import TERMINAL, HoldKind, RunState
 from workers.store.run_changes import RunChanges
@@ -38,14 +37,14 @@ async def retry_now(
             wake.send(run_id)
             return RunChange(run_id, state, "is due now")
         if "lane" in run:
-            wake.send(run_id)  # to spare, if its own is still on its way
+            wake.send(run_id)  # spare, if its own wake-up is still in the queue
             return RunChange(run_id, state, "is due already, and waits for a worker", changed=False)
         await asyncio.sleep(PAUSE_S)
     raise RefusedError(f"{run_id} changes faster than it can be made due; try again")
 
 
 async def _describe_effects(store: RunStore, run_id: str, state: RunState) -> str:
-    """Beside the advice to replay it: what it has done, and would do again."""
+    """Lists the effects that a replay would repeat, next to the advice to replay."""
     if state is not RunState.PARKED and state not in TERMINAL:
         return ""
     effects = await find_effects(store, run_id)

@@ -1,8 +1,8 @@
-"""Following: what happens to one run, or to all that match, told as it happens.
+"""The tail of runs: yields the events of one run, or of all that match, as they happen.
 
-The store is asked every 0.3 seconds while something happens and every 2 seconds while nothing does. How much a look
-costs does not depend on how many runs there are: it asks, each by an index, for runs that were accepted or ended since
-the last look, for those that are worked on, and for those that were seen going before.
+The store is polled every 0.3 seconds while there are events and every 2 seconds otherwise. The cost of a poll does not
+depend on the number of runs: it reads, each by an index, the runs that were accepted or ended since the last poll, the
+running ones, and those that were seen running before.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from workers.control.control_errors import RunNotFoundError
+from workers.control.run_change import RunNotFoundError
 from workers.control.run_events import ENDED, EventCursor, RunEvent, cursor_before, cursor_of, events_since
 from workers.store.followed_runs import FollowedRuns
 from workers.store.run import TERMINAL
@@ -21,7 +21,7 @@ from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
 
 MIN_PAUSE_S, MAX_PAUSE_S = 0.3, 2.0
-# Acceptors' clocks may differ from the store's, and a write takes its time to reach a majority.
+# Clocks of acceptors may differ from the store's, and a write takes time to reach a majority.
 OVERLAP = timedelta(seconds=10)
 MAX_FOLLOWED = 1_000
 _TERMINAL_STATES = frozenset(state.value for state in TERMINAL)
@@ -46,35 +46,38 @@ _READ_FIELDS = (
 
 
 async def follow_run(store: RunStore, run_id: str, *, app_id: str | None = None) -> AsyncIterator[RunEvent]:
-    """From its acceptance on, until it ends or rests."""
-    told, pace = EventCursor(), _PollInterval()
+    """Yields the events of a run from its acceptance until it ends or rests."""
+    cursor, pace = EventCursor(), _PollInterval()
     while True:
         run = await RunReads(store).find_fields(run_id, _READ_FIELDS, app_id=app_id)
         if run is None:
             raise RunNotFoundError(run_id)
-        turns = await _read_turns(store, [(run, told)])
-        found = list(events_since(told, run, turns.get(run_id, [])))
-        for each in found:
-            yield each if told == EventCursor() else _with_time(each)
+        turns = await _read_turns(store, [(run, cursor)])
+        found = list(events_since(cursor, run, turns.get(run_id, [])))
+        for event in found:
+            yield event if cursor == EventCursor() else _with_time(event)
         if run["state"] in ENDED:
             return
-        told = cursor_of(run)
+        cursor = cursor_of(run)
         await pace.pause(is_busy=bool(found))
 
 
 async def follow_all(store: RunStore, run_filter: RunFilter, *, since: datetime) -> AsyncIterator[RunEvent]:
-    """From a moment by the store's clock on, without an end. Not by state: that is what changes."""
+    """Yields events since a moment by the store's clock, without an end.
+
+    The filter has no state, since states change.
+    """
     follower, pace = _Follower(store, run_filter, since), _PollInterval()
     while True:
         busy = False
-        async for each in follower.poll():
+        async for event in follower.poll():
             busy = True
-            yield each
+            yield event
         await pace.pause(is_busy=busy)
 
 
 def _with_time(event: RunEvent) -> RunEvent:
-    """Where nobody noted when it happened: it was just now."""
+    """Sets the time of an event without a stored time to now."""
     return event if event.at is not None else replace(event, at=datetime.now(UTC))
 
 
@@ -98,9 +101,8 @@ class _Follower:
         self._began_at = began_at
         self._polled_at = began_at
         self._cursors: dict[str, EventCursor] = {}
-        self._ended_at: dict[
-            str, datetime
-        ] = {}  # kept for a while, so that what the overlap finds again is not told again
+        # Kept for a while, so that events in the overlap are not reported twice.
+        self._ended_at: dict[str, datetime] = {}
 
     async def poll(self) -> AsyncIterator[RunEvent]:
         now = await read_store_time(self._store)
@@ -108,13 +110,13 @@ class _Follower:
         runs = await self._find_changing()
         changed = []
         for run in runs.values():
-            told = self._cursors.get(run["_id"]) or cursor_before(run, first_news)
-            if told != cursor_of(run):
-                changed.append((run, told))
+            cursor = self._cursors.get(run["_id"]) or cursor_before(run, first_news)
+            if cursor != cursor_of(run):
+                changed.append((run, cursor))
         turns = await _read_turns(self._store, changed)
-        for run, told in changed:
-            for each in events_since(told, run, turns.get(run["_id"], [])):
-                yield _with_time(each)
+        for run, cursor in changed:
+            for event in events_since(cursor, run, turns.get(run["_id"], [])):
+                yield _with_time(event)
         self._update_cursors(runs, now)
         self._polled_at = now
 
@@ -135,9 +137,9 @@ class _Follower:
             self._cursors.pop(run_id, None)
         going = [run_id for run_id in self._cursors if run_id not in self._ended_at]
         for run_id in going[: max(len(going) - MAX_FOLLOWED, 0)]:
-            del self._cursors[run_id]  # the oldest of a long backlog: met again as soon as it is worked on
+            del self._cursors[run_id]  # the oldest of a long backlog; found again as soon as it is claimed
 
 
 async def _read_turns(store: RunStore, runs: Iterable[tuple[Document, EventCursor]]) -> dict[str, list[dict[str, Any]]]:
-    wanted = ((run["_id"], told.turn, run["turn"]) for run, told in runs)
+    wanted = ((run["_id"], cursor.turn, run["turn"]) for run, cursor in runs)
     return await FollowedRuns(store).turns_between(wanted)

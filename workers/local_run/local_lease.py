@@ -38,7 +38,7 @@ class LocalLease:
         self.is_finishing = True
 
     def cancel(self, *, by: str) -> bool:
-        """Returns False when no run is in progress, or it comes to its end already."""
+        """Returns False if no run is in progress, or if it is already ending."""
         if self._task is None or self.is_finishing:
             return False
         self._cancelled_by = by

@@ -9,7 +9,6 @@ from typing import Any
 
 from accounting.ledger.memory import MemoryLedger
 from workers.local_run.local_lease import LocalLease, NeverStops
-from workers.local_run.package_build import build_local_package
 from workers.local_run.plan import Plan
 from workers.local_run.report import RunReport, TurnReport, call_report, turn_report, write_report
 from workers.local_run.request import Watch, WrongUseError
@@ -23,27 +22,31 @@ from workers.store.memory_runs import MemoryRuns
 from workers.store.run import RunState
 from workers.store.run_document import Document
 from workers.store.storable import NotStorableError, as_storable
-from workflows.chat.agents.built_packages import BuiltPackage
+from workflows.chat.agents.built_packages import BuiltPackage, build_package
+from workflows.chat.chat_errors import PackageDefect
 from workflows.chat.history.transcript import Turn
+from workflows.chat.package_code.invocation import PackageCodeError, TimedOutError, invoke
 from workflows.context.context_loader import ContextSources, RunContext, load_context
 from workflows.context.documents.document_access import DocumentWrite
 from workflows.context.reads.persistent_states import PersistentState
 from workflows.context.run_facts import RunFacts
 from workflows.outcome import Outcome, OutcomeKind
+from workflows.package.environment_requirements import missing_environment_error
 from workflows.package.normal_form.package_model import Package
 
-PATIENCE_WITH_CANCELLED_S = 10
-CLOSING_S = 60.0
+MAX_CANCELS = 10
+CLOSE_TIMEOUT_S = 60.0
+BUILD_TIMEOUT_S = 60.0
 CALLER = "its caller"
 
 
 class LocalRun:
-    """There is a report in every state: also when the run was cut off."""
+    """Runs the engine once. A report exists in every state, even if the run was cut off."""
 
     def __init__(self, plan: Plan, watch: Watch) -> None:
         self._plan, self._watch = plan, watch
-        self._ledger = MemoryLedger(plan.around.prices)
-        self._skipped = timedelta(0)  # of the waits between attempts
+        self._ledger = MemoryLedger(plan.environment.prices)
+        self._skipped = timedelta(0)  # the waits between attempts
         self._store = MemoryRuns(
             clock=lambda: datetime.now(UTC) + self._skipped,
             usage_totals=self._ledger.totals,
@@ -59,12 +62,12 @@ class LocalRun:
         self._outcome = Outcome(OutcomeKind.CANCELLED, "the run was cancelled")
         self._writes: list[DocumentWrite] = []
         self._states: list[PersistentState] = []
-        self._errors: list[Any] = []  # outside of turns, of all attempts
+        self._errors: list[Any] = []  # errors outside of turns, of all attempts
         self._notes: list[str] = []
         self._started = time.perf_counter()
 
     def _make_services(self) -> RunServices:
-        around = self._plan.around
+        around = self._plan.environment
         return RunServices(
             repository=self._repository,
             get_package=self._get_package,
@@ -91,7 +94,10 @@ class LocalRun:
             self._note(text)
 
     async def work(self) -> None:
-        """A cancellation ends the run as cancelled, with the package's last steps, and is raised again."""
+        """Works on the run until it ends.
+
+        A cancellation ends the run as cancelled, with the last steps of the package, and is raised again.
+        """
         work = asyncio.create_task(self._work())
         try:
             await asyncio.wait({work})
@@ -106,7 +112,7 @@ class LocalRun:
             self._watch.speaking(claim.document["next_agent"] or self._plan.package.orchestrator.initial_agent)
             run = self._last = await execute(claim, self._services)
             if run.chat is not None:
-                self._errors += [run.services.redactor.redact_data(each.as_document()) for each in run.chat.incidents]
+                self._errors += [run.services.redactor.redact_data(fault.as_document()) for fault in run.chat.incidents]
             ending = run.released
             if ending is None or not isinstance(ending.decision, Requeue):
                 self._outcome = self._outcome if ending is None else ending.outcome
@@ -115,8 +121,11 @@ class LocalRun:
             await self._pause(ending.outcome, ending.decision.delay)
 
     async def _pause(self, outcome: Outcome, delay: timedelta) -> None:
-        """A script is not waited for: what it answers next does not depend on the time."""
-        scripted = self._plan.around.scripted
+        """Waits before the next attempt.
+
+        A scripted run does not wait: the answers of a script do not depend on the time.
+        """
+        scripted = self._plan.environment.scripted
         self._note(pause_note(self._attempts, outcome, None if scripted else delay))
         if not scripted:
             await asyncio.sleep(delay.total_seconds())
@@ -124,7 +133,7 @@ class LocalRun:
         self._skipped += max(timedelta(0) if due is None else due - self._store.clock(), timedelta(0))
 
     def _note_end(self) -> None:
-        """What a worker would do here, and this run does not."""
+        """Notes what a worker would do at the end and a local run does not."""
         for text in (
             *state_note(self._states),
             *question_notes(self._document.get("questions") or ()),
@@ -133,9 +142,9 @@ class LocalRun:
             self._note(text)
 
     async def _cancel(self, work: "asyncio.Task[None]") -> None:
-        for _ in range(PATIENCE_WITH_CANCELLED_S):  # again: a library under a chat may swallow a cancellation
+        for _ in range(MAX_CANCELS):  # repeated, since a library under a chat may swallow a cancellation
             if self._lease.is_finishing:
-                await asyncio.wait({work}, timeout=CLOSING_S)
+                await asyncio.wait({work}, timeout=CLOSE_TIMEOUT_S)
                 break
             if not self._lease.cancel(by=CALLER):
                 work.cancel()  # between two attempts
@@ -154,7 +163,7 @@ class LocalRun:
     async def _load_context(
         self, package: Package, facts: RunFacts, payload: Any, sources: ContextSources
     ) -> RunContext:
-        """With presets, and without a database."""
+        """Loads the context with presets and without a database."""
         del package
         return await load_context(self._plan.as_loaded, facts, payload, sources)
 
@@ -174,10 +183,10 @@ class LocalRun:
         return self._store.document(self._run_id)
 
     def _turn_report(self, document: Document) -> TurnReport:
-        return turn_report({**document, "errors": self._plan.around.redactor.redact_data(document["errors"])})
+        return turn_report({**document, "errors": self._plan.environment.redactor.redact_data(document["errors"])})
 
     def _note(self, text: str) -> None:
-        shown = self._plan.around.redactor.redact_text(text)
+        shown = self._plan.environment.redactor.redact_text(text)
         self._notes.append(shown)
         self._watch.note(shown)
 
@@ -188,11 +197,11 @@ class LocalRun:
         return RunReport(
             run_id=self._run_id,
             workflow=plan.package.name,
-            state=RunState.CANCELLED if state in (RunState.QUEUED, RunState.RUNNING) else state,  # it was cut off
+            state=RunState.CANCELLED if state in (RunState.QUEUED, RunState.RUNNING) else state,  # the run was cut off
             outcome=self._outcome,
             turns=turns,
             context=self._last_context(),
-            usage=tuple(call_report(call, plan.around.prices) for call in self._ledger.calls),
+            usage=tuple(call_report(call, plan.environment.prices) for call in self._ledger.calls),
             errors=(*(error for turn in turns for error in turn.errors), *self._errors),
             writes=tuple(map(write_report, self._writes)),
             notes=tuple(self._notes),
@@ -218,3 +227,19 @@ class TurnEvents(NoEvents):
     def record_turn(self, workflow: str, turn: Turn) -> None:
         del workflow, turn
         self._run.show_newest_turn()
+
+
+async def build_local_package(plan: Plan) -> BuiltPackage:
+    """Imports the Python code of the package, which may do anything and take for ever."""
+    around = plan.environment
+    error = missing_environment_error(plan.package, around.settings.environ)
+    if error is not None:
+        raise PackageDefect(error)
+    build = (build_package, plan.package, around.models, around.threads, around.databases)
+    try:
+        built: BuiltPackage = await invoke(*build, keywords={}, threads=around.threads, timeout_s=BUILD_TIMEOUT_S)
+    except PackageCodeError as raised:
+        if not isinstance(raised.error, TimedOutError):
+            raise raised.error from None
+        raise PackageDefect(f"its Python files take longer than {BUILD_TIMEOUT_S:g} s to load") from None
+    return built

@@ -1,4 +1,4 @@
-"""The package that was named: by its folder, or by the name it is known by to every role."""
+"""The lookup of the package to run: by its folder, or by its name in the catalog."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,10 @@ from workflows.package.normal_form.package_model import Package
 
 
 def chosen_package(workflow: str | Path, settings: Settings) -> Package:
-    """A folder goes before a name: who stands beside a package of his own means that one."""
+    """Finds the package by folder or name.
+
+    A folder precedes a name: a user in the parent folder of a package means that package.
+    """
     folder = Path(workflow).expanduser()
     if isinstance(workflow, Path) or os.sep in workflow or folder.parts in ((), ("..",)) or looks_like_package(folder):
         return _in_folder(folder, production=settings.production)

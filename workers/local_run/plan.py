@@ -1,4 +1,4 @@
-"""The plan of a local run: the package, and what is asked of it."""
+"""The plan of a local run: the package and the request."""
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from workers.local_run.presets import with_presets
 from workers.local_run.request import Request, WrongUseError
-from workers.local_run.run_environment import Surroundings
+from workers.local_run.run_environment import LocalEnvironment
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.storable import NotStorableError, check_storable
 from workflows.package.checks.trigger_checks import accepted_inputs, find_asking_names
@@ -19,21 +19,21 @@ ALIKE = 0.75
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`as_loaded` is the package as its context is loaded here: with presets, and without a database."""
+    """`as_loaded` is the package with presets and without a database."""
 
     package: Package
     as_loaded: Package
     run_request: RunRequest
-    around: Surroundings
+    environment: LocalEnvironment
     notes: tuple[str, ...]
 
 
-def plan_of(package: Package, request: Request, around: Surroundings) -> Plan:
+def plan_of(package: Package, request: Request, environment: LocalEnvironment) -> Plan:
     try:
         check_storable(request.input)
     except NotStorableError as error:
         raise WrongUseError(str(error)) from None
-    as_loaded, notes = with_presets(package, request.context, around.settings)
+    as_loaded, notes = with_presets(package, request.context, environment.settings)
     run_request = RunRequest(
         app_id=request.app_id,
         workflow=package.name,
@@ -43,25 +43,30 @@ def plan_of(package: Package, request: Request, around: Surroundings) -> Plan:
         chat_id=request.chat_id,
         ui_responses=request.ui_responses,
     )
-    return Plan(package, as_loaded, run_request, around, (*notes, *_of_no_use(package, request, around)))
+    return Plan(
+        package, as_loaded, run_request, environment, (*notes, *_find_unknown_names(package, request, environment))
+    )
 
 
-def _of_no_use(package: Package, request: Request, around: Surroundings) -> Iterator[str]:
-    """What is given under a name that the package does not have, which a slip of the hand is enough for."""
+def _find_unknown_names(package: Package, request: Request, environment: LocalEnvironment) -> Iterator[str]:
+    """Yields a note for each given name that the package does not have, such as a typo."""
     speakers = package.agents.keys() | {MANAGER}
-    given: list[tuple[str, AbstractSet[str], AbstractSet[str], str]] = [
+    options: list[tuple[str, AbstractSet[str], AbstractSet[str], str]] = [
         ("input", request.input.keys(), accepted_inputs(package), "reaches nothing: the package takes"),
         ("ui_responses", request.ui_responses.keys(), find_asking_names(package), "answers nothing: there are"),
-        ("script", _slips(around.answered, speakers), speakers, "is no agent: there are"),
+        ("script", _find_misspelt_agents(environment.answered, speakers), speakers, "is no agent: there are"),
     ]
-    for option, names, known, why in given:
+    for option, names, known, why in options:
         for name in sorted(names - known):
             yield f"{option}: {name} {why} {', '.join(sorted(known)) or 'none'}"
 
 
-def _slips(answered: AbstractSet[str], speakers: AbstractSet[str]) -> AbstractSet[str]:
-    """One script may serve several packages. A strange name is a slip when nobody else has answers, or when it is
-    nearly the name of an agent that has none."""
+def _find_misspelt_agents(answered: AbstractSet[str], speakers: AbstractSet[str]) -> AbstractSet[str]:
+    """Returns the names in the script that are probably misspelt.
+
+    A script may serve several packages. An unknown name counts as misspelt if no agent of this package has answers, or
+    if the name resembles an agent without answers.
+    """
     strange, silent = answered - speakers, sorted(speakers - answered)
     if strange == answered:
         return strange

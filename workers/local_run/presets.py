@@ -1,4 +1,4 @@
-"""Presets: variables whose value is given, so that nothing is read for them, and those that nobody can read here."""
+"""Presets: variables with a given value, which are not read, and variables without a source here."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,46 +15,53 @@ from workflows.package.normal_form.package_model import Package, Variable
 from workflows.package.normal_form.variable_sources import EntitySource, StateSource
 
 
-async def no_database(wanted: DocumentRead) -> None:
-    del wanted
+async def no_database(read: DocumentRead) -> None:
+    del read
     raise ReadRefusedError("no database is read here; give the value with --context (in a test: context=)")
 
 
-def with_presets(package: Package, given: Mapping[str, Any], settings: Settings) -> tuple[Package, list[str]]:
-    """The package as its context is loaded here, and what to say about that."""
-    presets = {name: _fitting(package, name, value) for name, value in given.items()}
+def with_presets(package: Package, preset_values: Mapping[str, Any], settings: Settings) -> tuple[Package, list[str]]:
+    """Returns the package with presets, and notes about them."""
+    presets = {name: _coerce_preset(package, name, value) for name, value in preset_values.items()}
     notes = []
     hidden = sorted(name for name in presets if settings.production and package.variables[name].kind == "env")
     if hidden:
-        # Still read from the environment, which production has emptied: a preset must not bring it back.
+        # Production removes environment variables, and a preset must not bring them back.
         notes.append(f"environment variables are absent in production, also when they are preset: {', '.join(hidden)}")
-    unread = {name: each.default for name, each in package.variables.items() if _is_left_to_its_default(each, presets)}
+    unread = {
+        name: variable.default
+        for name, variable in package.variables.items()
+        if _is_left_to_its_default(variable, presets)
+    }
     if unread and settings.include_schema:
         names = ", ".join(sorted(unread))
         notes.append(f"no database is read here: {names} begin at their defaults; --context gives other values")
     values = {name: value for name, value in presets.items() if name not in hidden}
-    if settings.include_schema:  # else nothing of a database is in the context, as for a worker
+    if settings.include_schema:  # otherwise the context has no database variables, as in a worker
         values = {**unread, **values}
     variables = {
         **package.variables,
-        **{name: _given(package.variables[name], value) for name, value in values.items()},
+        **{name: _preset_variable(package.variables[name], value) for name, value in values.items()},
     }
     return replace(package, variables=variables), notes
 
 
 def _is_left_to_its_default(variable: Variable, presets: Mapping[str, Any]) -> bool:
-    """A required one without a default is left to the loader, which says all that is missing together."""
+    """Returns whether the variable gets its default.
+
+    A required variable without a default is left to the loader, which reports all missing ones together.
+    """
     needed = variable.required and variable.default is None
     return variable.kind in SCHEMA_KINDS and variable.name not in presets and not needed
 
 
-def _given(variable: Variable, value: Any) -> Variable:
+def _preset_variable(variable: Variable, value: Any) -> Variable:
     if value is None and isinstance(variable.source, EntitySource):
-        value = {}  # a document that is yet to be written
+        value = {}  # a document that does not exist yet
     return replace(variable, source=StateSource(), default=value, required=False)
 
 
-def _fitting(package: Package, name: str, value: Any) -> Any:
+def _coerce_preset(package: Package, name: str, value: Any) -> Any:
     variable = package.variables.get(name)
     if name in FIXED_NAMES or variable is None:
         where = "the run itself says what it is" if name in FIXED_NAMES else _where_to_give(package, name)

@@ -1,4 +1,4 @@
-"""The report of a run: what `unattended run --json` prints, and what a test of a package looks at."""
+"""The report of a run: the output of `unattended run --json`, and the result in package tests."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from workflows.outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class ToolCallReport:
-    """`result` is the text that the model got back; None when the call was a hand-off or never ran."""
+    """`result` is the text that the model received; None for a hand-off or a call that never ran."""
 
     name: str
     arguments: Any
@@ -36,7 +36,7 @@ class TurnReport:
 
 @dataclass(frozen=True, slots=True)
 class CallReport:
-    """One model call. `cost_usd` is None where no price is known."""
+    """A model call. `cost_usd` is None if no price is known."""
 
     agent: str
     provider: str
@@ -53,7 +53,7 @@ class CallReport:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """How a run went. `writes` are those that a worker would have made in databases, and nobody made here."""
+    """The result of a run. `writes` are the database writes that a worker would have made."""
 
     run_id: str
     workflow: str
@@ -94,7 +94,7 @@ class RunReport:
 
 
 def turn_report(document: Mapping[str, Any]) -> TurnReport:
-    """From a turn as a worker would store it."""
+    """Returns the report of a turn document as a worker stores it."""
     return TurnReport(
         agent=document["agent"],
         text=document["text"],
@@ -103,21 +103,21 @@ def turn_report(document: Mapping[str, Any]) -> TurnReport:
         context_changes=document["context_changes"],
         tokens=document["tokens"],
         duration_s=document["duration_s"],
-        errors=tuple(document.get("errors", ())),  # an older version kept none
+        errors=tuple(document.get("errors", ())),  # a turn of an older version has none
     )
 
 
 def _tool_calls(events: Iterable[Mapping[str, Any]]) -> Iterable[ToolCallReport]:
     lines = list(events)
-    results = {each["id"]: each for line in lines for each in line.get("tool_results", ())}
+    results = {result["id"]: result for line in lines for result in line.get("tool_results", ())}
     for call in (call for line in lines for call in line.get("tool_calls", ())):
         result = results.get(call["id"], {})
-        arguments = _readable(call["arguments"])
+        arguments = _parse_arguments(call["arguments"])
         yield ToolCallReport(call["name"], arguments, result.get("text"), bool(result.get("failed")))
 
 
-def _readable(arguments: str) -> Any:
-    """As an object, like a script has them; what is none stays text."""
+def _parse_arguments(arguments: str) -> Any:
+    """Parses JSON arguments into an object, as scripts have them; other text stays text."""
     try:
         return json.loads(arguments or "{}")
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What is asked for: one run of a package, in this process."""
+"""The request for one run of a package in this process."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,16 +16,19 @@ _ANSWERS: TypeAdapter[Any] = TypeAdapter(Answers)
 
 
 class WrongUseError(ValueError):
-    """What was asked for makes no sense; the text names the argument and says what to give instead."""
+    """An argument is invalid; the text names it and the valid values."""
 
 
 class NotStartedError(Exception):
-    """A package is here, but no run of it is started; the text says why."""
+    """The package exists, but its run was not started; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`script` stands in for every model: a file, or what such a file says. `context` presets variables."""
+    """The request for a local run.
+
+    `script` replaces all models: a file with answers, or its content. `context` presets variables.
+    """
 
     input: Mapping[str, Any] = field(default_factory=dict)
     context: Mapping[str, Any] = field(default_factory=dict)
@@ -33,7 +36,7 @@ class Request:
     script: Path | Mapping[str, Any] | None = None
     message: str | None = None
     app_id: str = LOCAL_APP
-    chat_id: str | None = None  # given, a RandomPattern chooses the same speakers again
+    chat_id: str | None = None  # with a seed, a RandomPattern chooses the same speakers again
 
     def __post_init__(self) -> None:
         for tool, answers in self.ui_responses.items():
@@ -42,7 +45,7 @@ class Request:
 
 
 def _check_list(tool: str, answers: Any) -> None:
-    """As a trigger's answers with conditions are checked."""
+    """Checks the answers like those of a trigger with conditions."""
     if not isinstance(answers, list):
         message = 'write keys and values, such as {"approved": true}, or a list of {"when": "…", "answer": {…}}'
         raise WrongUseError(f"ui_responses: {tool}: {message}")
@@ -54,16 +57,16 @@ def _check_list(tool: str, answers: Any) -> None:
 
 
 class Watch(Protocol):
-    """Who looks on while the run goes on."""
+    """Observes the progress of the run."""
 
     def speaking(self, agent: str) -> None:
-        """Whose turn begins."""
+        """Called when the turn of an agent begins."""
 
     def turn(self, number: int, turn: TurnReport) -> None:
-        """A turn that was committed."""
+        """Called with each committed turn."""
 
     def note(self, text: str) -> None:
-        """Where this run is not what a worker would do, or waits."""
+        """Called when the run waits, or differs from a run on a worker."""
 
 
 def _unheard(text: str) -> None:
@@ -71,8 +74,8 @@ def _unheard(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class NobodyWatches:
-    """Notes may be wanted all the same."""
+class NoteWatch:
+    """Ignores everything but notes."""
 
     note: Callable[[str], None] = _unheard
 

@@ -1,4 +1,4 @@
-"""Surroundings: what a worker process gives its runs, made for a single one, without any service."""
+"""The environment of a local run: the services of a worker process, built for one run without a server."""
 
 import asyncio
 import functools
@@ -37,7 +37,7 @@ SCRIPT = "script.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class LocalEnvironment:
     settings: Settings
     models: ModelRegistry = field(repr=False)
     prices: PriceTable
@@ -46,13 +46,13 @@ class Surroundings:
     databases: Databases = field(repr=False)
     sources: ContextSources = field(repr=False)
     scripted: bool
-    answered: frozenset[str]  # agents that the script has entries for
+    answered: frozenset[str]  # agents with entries in the script
 
 
 @asynccontextmanager
 async def surroundings(
     package: Package, script: Path | Mapping[str, Any] | None, settings: Settings, redactor: Redactor
-) -> AsyncIterator[Surroundings]:
+) -> AsyncIterator[LocalEnvironment]:
     redactor.hide(values_of_environment(settings))
     redactor.hide(values_of_packages([package], settings))
     operator = read_operator_file(find_operator_path(settings.config), own_database=settings.database)
@@ -63,7 +63,7 @@ async def surroundings(
         opened.push_async_callback(external.close)
         threads = ToolThreads(TOOL_THREADS)
         opened.callback(threads.close)
-        yield Surroundings(
+        yield LocalEnvironment(
             settings=settings,
             models=models,
             prices=prices,
@@ -84,13 +84,13 @@ def _models(
         redactor.hide(values_of_models(file.models, settings))
         return ModelRegistry(file.models, settings.resolve_secret), file.prices, frozenset()
     folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="unattended-run-")))
-    answers, answered = _readable(script, folder)
+    answers, answered = _check_script(script, folder)
     return scripted_models(answers), PriceTable(), answered
 
 
-def _readable(script: Path | Mapping[str, Any], folder: Path) -> tuple[Path, frozenset[str]]:
-    """The file, looked at now: what is wrong with it is said before anything begins."""
-    file = script if isinstance(script, Path) else _written(script, folder)
+def _check_script(script: Path | Mapping[str, Any], folder: Path) -> tuple[Path, frozenset[str]]:
+    """Reads the script now, so that its errors are reported before the run begins."""
+    file = script if isinstance(script, Path) else _write_script(script, folder)
     try:
         return file, frozenset(read_script(file).answers)
     except PackageDefect as error:
@@ -98,7 +98,7 @@ def _readable(script: Path | Mapping[str, Any], folder: Path) -> tuple[Path, fro
         raise WrongUseError(text) from None
 
 
-def _written(script: Mapping[str, Any], folder: Path) -> Path:
+def _write_script(script: Mapping[str, Any], folder: Path) -> Path:
     file = folder / SCRIPT
     try:
         file.write_text(json.dumps(script), encoding="utf-8")
@@ -108,7 +108,10 @@ def _written(script: Mapping[str, Any], folder: Path) -> Path:
 
 
 def _databases(operator: OperatorFile, settings: Settings, opened: AsyncExitStack) -> Databases:
-    """Connected to when a tool first asks: most packages do not, and a run needs no server for itself."""
+    """Connects when a tool first asks for a database.
+
+    Most packages ask for none, so a local run needs no server.
+    """
 
     @functools.cache
     def client() -> AsyncMongoClient[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Notes of a local run: where it waits, and where it is not what a worker would do."""
+"""Notes of a local run: its waits, and its differences from a run on a worker."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from workflows.outcome import Outcome
 
 
 def pause_note(attempt: int, outcome: Outcome, delay: timedelta | None) -> str:
-    """`delay` is None where a script answers, which is not waited for."""
+    """`delay` is None for a scripted run, which does not wait."""
     ended = f"attempt {attempt} ended with {outcome.kind.value}: {outcome.reason}"
     if delay is None:
         return f"{ended}; a worker waits before the next one, a script does not"
@@ -20,7 +20,7 @@ def pause_note(attempt: int, outcome: Outcome, delay: timedelta | None) -> str:
 
 def state_note(states: Sequence[PersistentState]) -> Iterator[str]:
     if states:
-        names = ", ".join(sorted(each.state_key.variable for each in states))
+        names = ", ".join(sorted(state.state_key.variable for state in states))
         yield f"no state is kept here; a worker would keep {names} for later runs"
 
 
@@ -35,7 +35,7 @@ def question_notes(questions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if question["kind"] == "message":
             yield "no person is here; on a worker the run goes on when `unattended runs answer` says something"
             continue
-        choices = " or ".join(json.dumps(each, ensure_ascii=False) for each in question.get("choices", ()))
+        choices = " or ".join(json.dumps(choice, ensure_ascii=False) for choice in question.get("choices", ()))
         keys = ", ".join(
             f'"{key}": {choices if choices and not nth else "…"}' for nth, key in enumerate(question.get("keys", ()))
         )
@@ -44,10 +44,10 @@ def question_notes(questions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _in_one_line(question: Mapping[str, Any]) -> str:
-    """What is asked, and the call that asks it."""
-    asked = " ".join((question.get("title") or question["text"]).split())
+    """Formats the question and the call that asks it."""
+    text = " ".join((question.get("title") or question["text"]).split())
     if question.get("function") is None:
-        return asked
+        return text
     arguments = question["arguments"]
     shown = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False, default=str)
-    return f"{asked} [{question['function']}({shown})]"
+    return f"{text} [{question['function']}({shown})]"

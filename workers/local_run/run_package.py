@@ -11,7 +11,7 @@ from workers.local_run.local_run import LocalRun
 from workers.local_run.package_lookup import chosen_package
 from workers.local_run.plan import plan_of
 from workers.local_run.report import RunReport
-from workers.local_run.request import LOCAL_APP, NobodyWatches, Request, Watch, WrongUseError
+from workers.local_run.request import LOCAL_APP, NoteWatch, Request, Watch, WrongUseError
 from workers.local_run.run_environment import surroundings
 from workers.process.event_loop import WorkerLoop
 from workers.settings import Settings, load_settings
@@ -20,8 +20,11 @@ from workflows.package.normal_form.package_model import Package
 
 
 class Options(TypedDict, total=False):
-    """`script`: a file with answers, or what such a file says; without it the models of the models file are asked.
-    `context` presets variables; `ui_responses` answers for people, by tool and key."""
+    """Options of a run.
+
+    `script`: a file with answers, or its content; without it the models of the models file answer. `context` presets
+    variables; `ui_responses` holds answers of people, by tool and key.
+    """
 
     script: str | Path | Mapping[str, Any] | None
     input: Mapping[str, Any]
@@ -35,10 +38,10 @@ class Options(TypedDict, total=False):
 
 
 def run_package(workflow: str | Path, **options: Unpack[Options]) -> RunReport:
-    """One run, from its beginning to its end. `workflow` is a folder or a name.
+    """Runs a package once, from beginning to end. `workflow` is a folder or a name.
 
-    NotStartedError when the package is not one that is run, WrongUseError when the arguments make no sense. Where
-    an event loop runs already, await `run_package_async`.
+    Raises NotStartedError if the package cannot be run, WrongUseError if arguments are invalid. In a running event
+    loop, await `run_package_async` instead.
     """
     with asyncio.Runner(loop_factory=WorkerLoop) as runner:
         return runner.run(run_package_async(workflow, **options))
@@ -46,7 +49,7 @@ def run_package(workflow: str | Path, **options: Unpack[Options]) -> RunReport:
 
 async def run_package_async(workflow: str | Path, **options: Unpack[Options]) -> RunReport:
     unknown = options.keys() - Options.__annotations__.keys()
-    if unknown:  # a misspelt `script` would ask real models
+    if unknown:  # a misspelt `script` would call real models
         known = ", ".join(Options.__annotations__)
         raise WrongUseError(f"{', '.join(sorted(unknown))}: no such argument; there are {known}")
     models, script = options.get("models"), options.get("script")
@@ -81,7 +84,7 @@ async def open_local_run(
     watch: Watch | None = None,
     redactor: Redactor | None = None,
 ) -> AsyncIterator[LocalRun]:
-    async with surroundings(package, request.script, settings, redactor or Redactor()) as around:
-        run = LocalRun(plan_of(package, request, around), watch or NobodyWatches())
+    async with surroundings(package, request.script, settings, redactor or Redactor()) as environment:
+        run = LocalRun(plan_of(package, request, environment), watch or NoteWatch())
         await run.open()
         yield run

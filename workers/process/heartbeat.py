@@ -1,13 +1,13 @@
-"""The heartbeat: renews the leases of the runs in progress, from a thread that no chat can block.
+"""The heartbeat: renews the leases of the runs in progress, in a thread that no chat can block.
 
-1. A run in progress is registered with its claim and the task that works on it.
-2. Every sixth of a lease the thread renews all of them, each conditional on its token, over a client of its own.
-3. A run that could not be renewed because its token is old was taken over: its task is cancelled at once.
-4. A run that somebody has asked to cancel is told so in the same way, and keeps its lease while its chat closes.
-5. A run that was not renewed for half a lease, because MongoDB is away, is cancelled: from one beat to the next it is
-   less than half a lease, so its chat is told to stop before the lease ends. Better no owner than two. What it may
-   still write after that is the ledger row of a call that was served; all else carries the old token.
-6. Should this thread ever die, the process ends: its runs would be taken over while it goes on with them.
+1. A run in progress is registered with its claim and its task.
+2. Every sixth of a lease the thread renews all leases, each conditional on its token, over its own client.
+3. If a renewal fails because the token is old, the run was taken over: its task is cancelled at once.
+4. A run with a cancellation request is cancelled in the same way, and keeps its lease while its chat closes.
+5. A run without a renewal for half a lease, because MongoDB is unavailable, is cancelled. The interval between beats is
+   less than half a lease, so its chat stops before the lease ends: a run without an owner is better than a run with
+   two. Only the ledger row of a served call may still be written after that; all other writes carry the old token.
+6. If this thread dies, the process ends: otherwise its runs would be taken over while it goes on with them.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class _LeasedRun:
     renewed_at: float
     lost: bool = False
     cancelled_by: str | None = None
-    is_finishing: bool = False  # an outcome is known: too late to cancel
+    is_finishing: bool = False  # the outcome is known: too late to cancel
 
 
 class Heartbeat:
@@ -58,7 +58,7 @@ class Heartbeat:
         self._beat_at = time.monotonic()
         self._on_lost = on_lost
         self._on_dead = on_dead
-        self._leased_runs: dict[tuple[str, int], _LeasedRun] = {}  # a process may lose a run and claim it again
+        self._leased_runs: dict[tuple[str, int], _LeasedRun] = {}  # the process may lose a run and claim it again
         self._lock = threading.Lock()
         self._stop = threading.Event()
         timeout_ms = int(max(self._interval_s / 2, 0.25) * 1000)
@@ -69,7 +69,7 @@ class Heartbeat:
         self._thread.start()
 
     def silent_s(self) -> float:
-        """Seconds since its thread last turned, whether there was a lease to renew or not."""
+        """Returns the seconds since the last beat of the thread, with or without leases to renew."""
         return time.monotonic() - self._beat_at
 
     def stop(self) -> None:
@@ -78,12 +78,15 @@ class Heartbeat:
         self._leases.close()
 
     def drop(self) -> None:
-        """In a forked copy of this process, whose leases these are not."""
+        """Forgets all leases in a forked copy of this process, which does not own them."""
         self._leased_runs.clear()
 
     @contextmanager
     def renew_while(self, claim: Claim) -> Iterator[None]:
-        """Keeps the lease while the block runs; the block's task is cancelled when the lease is lost."""
+        """Renews the lease while the block runs.
+
+        Cancels the task of the block if the lease is lost.
+        """
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a lease is kept for a task")
@@ -102,12 +105,15 @@ class Heartbeat:
         return kept is not None and kept.lost
 
     def cancelled_by(self, claim: Claim) -> str | None:
-        """Who asked to cancel this run, once its chat has been told."""
+        """Returns the requester if the task of this run was cancelled on request."""
         kept = self._find(claim)
         return None if kept is None else kept.cancelled_by
 
     def mark_finishing(self, claim: Claim) -> None:
-        """Called from the loop: from here on the run is only closed and released, and not cancelled any more."""
+        """Ignores cancellation requests from here on. Called in the loop.
+
+        The run is only closed and released afterwards.
+        """
         kept = self._find(claim)
         if kept is not None:
             kept.is_finishing = True
@@ -119,7 +125,7 @@ class Heartbeat:
     def _run_thread(self) -> None:
         try:
             self._renew_repeatedly()
-        except Exception:  # whatever it is, such as no memory: chats would go on beside their next owners
+        except Exception:  # any error, such as a MemoryError: chats would go on next to their new owners
             if not self._stop.is_set():
                 log.critical("heartbeat_died", exc_info=True)
                 self._on_dead()
@@ -136,11 +142,11 @@ class Heartbeat:
                 self._renew(kept, began)
             except PyMongoError as error:
                 log.warning("heartbeat_failed", extra={"runs": len(kept), "error": type(error).__name__})
-            for each in kept:
-                if each.lost:  # still here a beat later: something under it swallowed the cancellation
-                    each.loop.call_soon_threadsafe(self._cancel_task, each)
-                elif time.monotonic() - each.renewed_at > self._lease_s / 2:
-                    self._lose_lease(each, "not_renewed")
+            for leased in kept:
+                if leased.lost:  # still registered a beat later: a library swallowed the cancellation
+                    leased.loop.call_soon_threadsafe(self._cancel_task, leased)
+                elif time.monotonic() - leased.renewed_at > self._lease_s / 2:
+                    self._lose_lease(leased, "not_renewed")
 
     def _renew(self, leased_runs: list[_LeasedRun], began: float) -> None:
         try:
@@ -151,63 +157,68 @@ class Heartbeat:
         self._cancel_requested_runs(leased_runs)
 
     def _extend_in_halves(self, leased_runs: list[_LeasedRun], began: float) -> bool:
-        """The loop may stand in the middle of a run's transaction, and all behind that run have waited for its lock.
-        Of many the locked one is found in a few steps; those that were renewed longest ago come first."""
-        waiting = split_in_halves(sorted(leased_runs, key=lambda each: each.renewed_at, reverse=True))
+        """Renews the leases, and halves a batch that times out.
+
+        The loop may be in the middle of a transaction of a run, and the batch waits for its lock. Halving finds the
+        locked run in a few steps. The leases with the oldest renewals come first.
+        """
+        waiting = split_in_halves(sorted(leased_runs, key=lambda leased: leased.renewed_at, reverse=True))
         while waiting:
             if time.monotonic() - began > self._interval_s * 1.5:
-                return False  # it is MongoDB that does not answer
-            some = waiting.pop()
+                return False  # MongoDB does not answer
+            chunk = waiting.pop()
             try:
                 with pymongo.timeout(max(self._interval_s / 20, 0.05)):
-                    self._extend(some, began)
+                    self._extend(chunk, began)
             except (NetworkTimeout, ExecutionTimeout):
-                waiting += split_in_halves(some)
+                waiting += split_in_halves(chunk)
         return True
 
     def _extend(self, leased_runs: list[_LeasedRun], began: float) -> None:
         taken: set[tuple[str, int]] = set()
-        if self._leases.extend([each.claim for each in leased_runs]) < len(leased_runs):
+        if self._leases.extend([leased.claim for leased in leased_runs]) < len(leased_runs):
             taken = self._find_taken_over(leased_runs)
-        for each in leased_runs:
-            if (each.claim.run_id, each.claim.token) not in taken:
-                each.renewed_at = began
-            elif not each.lost:
-                self._lose_lease(each, "taken_over")
+        for leased in leased_runs:
+            if (leased.claim.run_id, leased.claim.token) not in taken:
+                leased.renewed_at = began
+            elif not leased.lost:
+                self._lose_lease(leased, "taken_over")
 
     def _find_taken_over(self, leased_runs: list[_LeasedRun]) -> set[tuple[str, int]]:
-        """Whose token is not the newest, or who was given up meanwhile: queued again, parked, and then maybe cancelled.
-        One that left under its own token, while its owner was about to write just that, is not lost: it has not heard
-        the answer."""
-        now = self._leases.owners([each.claim.run_id for each in leased_runs])
+        """Returns the runs whose token is old, or that were given up: queued again, parked or then cancelled.
+
+        A run that was released under its own token, while its owner was writing just that, is not lost: its owner has
+        not received the response yet.
+        """
+        now = self._leases.owners([leased.claim.run_id for leased in leased_runs])
         return {
-            (each.claim.run_id, each.claim.token)
-            for each in leased_runs
-            if (owner := now.get(each.claim.run_id)) is None
-            or owner[0] != each.claim.token
-            or (owner[1] != RunState.RUNNING.value and not each.is_finishing)
+            (leased.claim.run_id, leased.claim.token)
+            for leased in leased_runs
+            if (owner := now.get(leased.claim.run_id)) is None
+            or owner[0] != leased.claim.token
+            or (owner[1] != RunState.RUNNING.value and not leased.is_finishing)
         }
 
     def _cancel_requested_runs(self, leased_runs: list[_LeasedRun]) -> None:
         ours = {
-            (each.claim.run_id, each.claim.token): each
-            for each in leased_runs
-            if not each.lost and not each.is_finishing
+            (leased.claim.run_id, leased.claim.token): leased
+            for leased in leased_runs
+            if not leased.lost and not leased.is_finishing
         }
         for key, by in self._leases.cancel_requests([run_id for run_id, _ in ours]).items():
-            each = ours.get(key)
-            if each is not None:
-                each.loop.call_soon_threadsafe(self._cancel_run, each, by)
+            leased = ours.get(key)
+            if leased is not None:
+                leased.loop.call_soon_threadsafe(self._cancel_run, leased, by)
 
     @staticmethod
     def _cancel_run(leased_run: _LeasedRun, by: str) -> None:
-        """In the loop, like the run itself: a run is either told before its end, or not at all."""
+        """Cancels the run in the loop, so that a cancellation never arrives after the end of the run."""
         if not leased_run.is_finishing and not leased_run.task.done():
             leased_run.cancelled_by = by
-            leased_run.task.cancel()  # and again at the next beat: a library under the chat may swallow it
+            leased_run.task.cancel()  # repeated at the next beat, since a library under the chat may swallow it
 
     def _lose_lease(self, leased_run: _LeasedRun, reason: LossReason) -> None:
-        with self._lock:  # a run that ended while we asked about it was not lost
+        with self._lock:  # a run that ended during the query was not lost
             if self._leased_runs.get((leased_run.claim.run_id, leased_run.claim.token)) is not leased_run:
                 return
             leased_run.lost = True
@@ -217,7 +228,10 @@ class Heartbeat:
         leased_run.loop.call_soon_threadsafe(self._cancel_task, leased_run)
 
     def _cancel_task(self, leased_run: _LeasedRun) -> None:
-        """In the loop, like the run itself: its task may have left it meanwhile, and be at work on the next one."""
+        """Cancels the task in the loop.
+
+        The task may have left the run meanwhile and work on the next one.
+        """
         if self._find(leased_run.claim) is leased_run:
             leased_run.task.cancel()
 

@@ -1,13 +1,13 @@
-"""Runs alone: each suspect of killing its workers is worked on in a process of its own, beside this worker.
+"""Isolated runs: each suspect of killing its workers runs in a process of its own, next to this worker.
 
-1. `lanes` claims a suspect only where a place is reserved here, under an owner's name of its own.
-2. A server process (`workers.isolated_run`), started for the first suspect, forks the one that serves it. Until
-   that has begun, the lease is renewed from here.
-3. The process ends with its run. If it ends without having given the run up, that loss is the run's own, and known at
-   once: the lease need not run out, and no other run was beside it.
-4. What ends before any code of the package ran is no fault of the run's: it is handed back.
-5. A worker that stops passes that on. When it dies, its processes finish their runs, or a steady stream of others'
-   poison in the worker would keep them from ever getting on.
+1. `lanes` claims a suspect only if a slot is reserved here, under an owner name of its own.
+2. A server process (`workers.isolated_run`), started for the first suspect, forks the process that serves the run.
+   Until that process has begun, this worker renews the lease.
+3. The process ends with its run. If it ends without giving the run up, the loss is charged to that run at once: no
+   other run was in the process, and the lease need not expire.
+4. If the process ends before any code of the package ran, the run is not charged: it is handed back.
+5. A worker that stops passes the signal on. If it dies, its processes finish their runs. Otherwise a steady stream of
+   other killers in the worker would stop suspects from ever finishing.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ ISOLATION_SLOTS = 4
 START_TIMEOUT_S = 60.0
 RETRY_DELAY = timedelta(seconds=5)
 _PROGRAM = Path(__file__).resolve().parents[2] / "unattended.py"
-# Our packages are bound by location, as the command does it: a user may have folders of the same names on the path.
+# Imports our packages by location, as the command does: a user may have folders of the same names on the path.
 _BOOT = (
     "import runpy, sys; program, sys.path[:] = sys.argv[1], sys.argv[2:]; "
     "runpy.run_path(program)['bind_packages'](); "
@@ -51,13 +51,13 @@ _BOOT = (
 
 @dataclass(slots=True)
 class _IsolatedChild:
-    exit_code: "asyncio.Future[int | None]"  # its exit code; None where the server died before it was known
+    exit_code: "asyncio.Future[int | None]"  # the exit code; None if the server died before it was known
     started: asyncio.Event = field(default_factory=asyncio.Event)
     pid: int | None = None
 
 
 class IsolatedProcesses:
-    """Everything but `drain` is called in the worker's loop."""
+    """All methods except `drain` are called in the worker's loop."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class IsolatedProcesses:
         self._slots += 1
 
     async def serve(self, claim: Claim) -> None:
-        """Until the run is given up, by its process or for it; then its place is free."""
+        """Returns when the process, or this worker for it, has given the run up; frees the slot."""
         self._metrics.add_isolated_runs(+1)
         try:
             log.info("run_alone", extra={**run_labels(claim.document), "owner": claim.owner})
@@ -142,7 +142,10 @@ class IsolatedProcesses:
             served.exit_code.set_result(report["ended"])
 
     def _on_server_exit(self, server: "subprocess.Popen[bytes]") -> None:
-        """Killed, or ended by `close`: what became of its processes is only seen by their leases."""
+        """Handles the end of the server, killed or ended by `close`.
+
+        From then on only the leases show the state of its processes.
+        """
         server.wait()
         if self._server is server:
             self._server = None
@@ -161,13 +164,16 @@ class IsolatedProcesses:
                 every_s = self._settings.lease_s / BEATS_PER_LEASE
                 await asyncio.wait((begun, child.exit_code), timeout=every_s, return_when=asyncio.FIRST_COMPLETED)
                 if not begun.done() and not child.exit_code.done():
-                    with suppress(PyMongoError, LeaseLostError):  # its process finds the lease lost as well
+                    with suppress(PyMongoError, LeaseLostError):  # its process notices the lost lease as well
                         await self._ownership.renew(claim)
         finally:
             begun.cancel()
 
     def _kill_start(self, child: _IsolatedChild) -> None:
-        """Without a process for it, the server itself hangs. The next suspect gets a new one."""
+        """Kills a process that does not start.
+
+        If there is none yet, the server itself hangs and is killed. The next suspect gets a new server.
+        """
         if child.pid is not None:
             _send_signal(child.pid, signal.SIGKILL)
         elif self._server is not None:
@@ -180,7 +186,7 @@ class IsolatedProcesses:
             await self._charge_loss(claim, code)
 
     async def _charge_loss(self, claim: Claim, code: int) -> None:
-        """Where the process has given the run up, this finds nothing to do."""
+        """Charges the loss. Matches nothing if the process has given the run up."""
         why = f"its process ended with {describe_exit(code)}"
         try:
             run = await self._ownership.find_claim(claim.run_id, claim.token)
@@ -189,23 +195,25 @@ class IsolatedProcesses:
                 return
             lost = await self._losses.charge(dict(run.document), extra_query={}, cause=why, seen_isolated=True)
             self._metrics.record_isolated_end(is_lost=lost is not None)
-        except PyMongoError as error:  # left to its lease
+        except PyMongoError as error:  # the lease will expire
             log.warning("loss_not_charged", extra={**run_labels(claim.document), "error": type(error).__name__})
 
     async def _requeue(self, claim: Claim, reason: str) -> None:
-        with suppress(PyMongoError, LeaseLostError):  # the reconciler finds it by its lease
+        with suppress(PyMongoError, LeaseLostError):  # otherwise the reconciler finds the run by its lease
             await self._ownership.requeue(claim, delay=RETRY_DELAY, counts_as_attempt=False, reason=reason)
 
     def drain(self, *, at_once: bool = False) -> None:
-        """In a signal handler, maybe: takes no lock and writes no log."""
+        """Passes the drain on. May run in a signal handler: takes no lock and writes no log."""
         self._drain_signal = signal.SIGQUIT if at_once else signal.SIGTERM
         for served in list(self._children.values()):
             if served.pid is not None and not served.exit_code.done():
                 _send_signal(served.pid, self._drain_signal)
 
     def drop(self) -> None:
-        """In a forked copy of this process: the server ends when no process holds its stdin. Not by closing the
-        files, whose locks the reading thread may hold."""
+        """Releases the server in a forked copy of this process: it ends when no process holds its stdin.
+
+        The files are not closed, as the reading thread may hold their locks.
+        """
         for pipe in () if self._server is None else (self._server.stdin, self._server.stdout):
             if pipe is not None:
                 os.close(pipe.fileno())
@@ -219,7 +227,10 @@ class IsolatedProcesses:
 
 
 def start_server(settings: Settings) -> "subprocess.Popen[bytes]":
-    """In a session of its own: a supervisor that ends what its worker left behind leaves these their runs."""
+    """Starts the server in a session of its own.
+
+    A supervisor that kills the rest of a worker's session leaves these processes their runs.
+    """
     return subprocess.Popen(
         [sys.executable, "-P", "-c", _BOOT, str(_PROGRAM), *sys.path],
         env=as_environment(settings),

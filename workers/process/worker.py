@@ -1,16 +1,20 @@
-"""A worker process: one event loop in a thread of its own, and what all runs in the process share.
+"""A worker process: one event loop in its own thread, and the services that all its runs share.
 
-Celery's pool threads only wait. Clients of MongoDB and of the models are bound to the loop they were made
-on, so there is exactly one loop for the life of the process, never one per task.
+Celery's pool threads only wait. Clients of MongoDB and of the models are bound to their event loop, so there is one
+loop for the life of the process, never one per task.
+
+A tool may fork the worker. A forked copy has no threads, so it renews no lease and takes no wake-up. `drop_all` drops
+the rest of what it inherits, and `forked_copies` ends the copy when it returns from its tool.
 """
 
 import asyncio
 import os
+import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -33,7 +37,6 @@ from workers.celery import app
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.logs import redact_logs, redact_streams
 from workers.process.event_loop import WorkerLoop
-from workers.process.forked_copy import drop_all
 from workers.process.heartbeat import Heartbeat
 from workers.process.isolated_runs import ISOLATION_SLOTS, IsolatedProcesses
 from workers.process.package_builds import PackageBuilds
@@ -62,31 +65,32 @@ from workflows.package.catalog import LIBRARY, Catalog, package_directories
 from workflows.package.normal_form.package_model import Package
 
 TOOL_THREADS = 64
-# A deploy waits for turns to end as long as the grace; then they are cut off, and their runs handed back within this.
+# A deploy waits for turns during the grace period. Then they are cut off, and runs are handed back in this time.
 HAND_BACK_TIMEOUT_S = 1.5
 DRAIN_TIMEOUT_S = 1.0
 STUCK_LEASES = 4
 MIN_STUCK_S = 60
+_SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 
 class WorkerProcess:
     def __init__(
         self, settings: Settings, metrics: WorkerMetrics | None = None, *, isolation_slots: int = ISOLATION_SLOTS
     ) -> None:
-        """`places_alone`: how many suspects may be worked on at once, each in a process of its own."""
+        """`isolation_slots`: the maximum of concurrent suspects, each in a process of its own."""
         self.settings = settings
         self._isolation_slots = isolation_slots
         self.metrics = metrics or WorkerMetrics()
         self.stuck_s = max(settings.lease_s * STUCK_LEASES, MIN_STUCK_S)
         self.redactor = Redactor()
-        self._is_stopping = False  # no Event: signal handlers set it, and may run on top of each other
+        self._is_stopping = False  # no Event: signal handlers set it, and may interrupt each other
         self._stop_by = float("inf")
         self._loop = WorkerLoop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="runs", daemon=True)
         self._tool_threads = ToolThreads(TOOL_THREADS)
         self._tasks: set[asyncio.Task[Any]] = set()
         self.tracing: Tracing = NO_TRACING
-        self._exit_stack = ExitStack()  # what `stop` closes, in reverse; also of a start that failed half-way
+        self._exit_stack = ExitStack()  # closed by `stop` in reverse order, also after a failed start
 
     def start(self) -> None:
         WORKING_DIRECTORY.pin()
@@ -106,7 +110,7 @@ class WorkerProcess:
         self._exit_stack.callback(self._stop_loop)
         self.submit(self._open(models.prices)).result()
         catalog = Catalog(package_directories(self.settings.packages))
-        self._on_packages(catalog.packages())  # read now: what is refused is in the log before a run needs it
+        self._on_packages(catalog.packages())  # read now, so that errors are in the log before a run needs them
         chat_models = ModelRegistry(models.models, self.settings.resolve_secret)
         self._exit_stack.callback(lambda: self.submit(chat_models.close()).result(timeout=5))
         agents = PackageCache(chat_models, self._tool_threads, self._databases)
@@ -235,7 +239,7 @@ class WorkerProcess:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """The current task is cut off when this worker has waited long enough for it to stop."""
+        """Cuts the current task off when the grace period of the stop is over."""
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("only a task can be interrupted")
@@ -249,7 +253,10 @@ class WorkerProcess:
         return self._is_stopping
 
     def drain(self) -> None:
-        """Runs in progress finish their turn, are checkpointed and handed back; who takes too long is cut off."""
+        """Lets runs finish their turn, checkpoints them and hands them back.
+
+        Turns that take too long are cut off.
+        """
         if not self._is_stopping:
             self._stop_by = time.monotonic() + self.settings.grace_s + HAND_BACK_TIMEOUT_S
             self._is_stopping = True
@@ -257,19 +264,19 @@ class WorkerProcess:
             self._loop.call_soon_threadsafe(self._loop.call_later, self.settings.grace_s, self._interrupt)
 
     def drain_at_once(self) -> None:
-        """Who asks twice does not want to wait for turns to end."""
+        """Cuts turns off: a second signal asks for a stop without the grace period."""
         self.drain()
         self.alone.drain(at_once=True)
         self._loop.call_soon_threadsafe(self._interrupt)
 
     def seconds_left(self) -> float:
-        """In which a run can still be handed back."""
+        """Returns the time that is left to hand a run back."""
         return self._stop_by - time.monotonic()
 
     def _interrupt(self) -> None:
         for task in list(self._tasks):
             task.cancel()
-        if self._tasks:  # again: libraries under a chat may swallow a cancellation
+        if self._tasks:  # repeated, since libraries under a chat may swallow a cancellation
             self._loop.call_later(1, self._interrupt)
 
     def stop(self) -> None:
@@ -284,5 +291,27 @@ class WorkerProcess:
 
 
 def owner_name() -> str:
-    """Unique even when process ids repeat: a container's worker is always process 1."""
+    """Returns a unique name, even if process ids repeat.
+
+    The worker in a container is always process 1.
+    """
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+
+def drop_all(drops: Iterable[Callable[[], None]]) -> None:
+    """Runs all drops in a forked copy. A failing one does not stop the others."""
+    for drop in (reset_signals, *drops):
+        with suppress(Exception):
+            drop()
+
+
+def reset_signals() -> None:
+    """Resets the signal handlers.
+
+    Those of a worker start a drain, which a copy never finishes: `multiprocessing.Process.terminate` would wait for
+    ever.
+    """
+    signal.set_wakeup_fd(-1)
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,9 +1,9 @@
-"""Orders: runs that wait for their turn though nobody before them is left.
+"""Order releases: runs that wait for their turn although no earlier run of their key is left.
 
-Whoever ends a run lets the next one of its order go. What remains is for here: that process died, or it was of an
-older version, which ends runs and leaves them the turn. Each pass goes on where the last one stopped, through the
-index alone, so that a hundred thousand keys that are waited for cost no more than `MOST` at a time, and those that a
-crash has left no more than `MOST_LET_GO`.
+The process that ends a run releases the next one of its order key. This step releases the rest: that process died, or
+was of an older version, which leaves the turn to ended runs. Each pass continues where the last one stopped, through
+the index alone, so that a hundred thousand waiting keys cost at most `MAX_ENTRIES` at a time, and the keys of a crash
+at most `MAX_RELEASED`.
 """
 
 import logging
@@ -19,8 +19,8 @@ from workers.wakeup_sender import WakeupSender
 
 log = logging.getLogger(__name__)
 
-MAX_ENTRIES = 2_000  # entries of the index in one pass
-MAX_RELEASED = 500  # each is a write: the runs of dead workers must not wait for them
+MAX_ENTRIES = 2_000  # index entries in one pass
+MAX_RELEASED = 500  # each is a write, and reclaims must not wait for many of them
 MAX_CONCURRENT = 50
 
 
@@ -40,15 +40,15 @@ class OrderReleases:
             headless = headless[:MAX_RELEASED]
             self._last = headless[-1]
         for start in range(0, len(headless), MAX_CONCURRENT):
-            some = headless[start : start + MAX_CONCURRENT]
+            chunk = headless[start : start + MAX_CONCURRENT]
             counts[HoldKind.CONCURRENCY.value] += self._wake_heads(
-                await gather_all(self._order.release_next(key, sends_wakeup=True) for key in some)
+                await gather_all(self._order.release_next(key, sends_wakeup=True) for key in chunk)
             )
 
     def _wake_heads(self, heads: Collection[Document | None]) -> int:
-        let_go = [head for head in heads if head is not None]
-        for head in let_go:
+        released = [head for head in heads if head is not None]
+        for head in released:
             log.info("run_let_go_in_order", extra={"run_id": head["_id"], "app_id": head["app_id"]})
             if "lane" in head:
                 self._wakeups.send(head["_id"])
-        return len(let_go)
+        return len(released)

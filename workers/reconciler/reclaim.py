@@ -1,10 +1,10 @@
-"""Reclaiming: a running run whose lease ran out is taken from its lost worker.
+"""Reclaim: takes running runs with expired leases from their lost workers.
 
-It is queued again and resumes after its last completed turn. What it is charged with, and when it is parked instead,
-`workers.store.worker_losses` decides. One that somebody has asked to cancel ends here.
+A reclaimed run is queued again and resumes after its last committed turn. `workers.store.worker_losses` decides what it
+is charged with, and when it is parked instead. A run with a cancellation request ends here.
 
-The lease end, the token and the state are part of the write, so that a renewal, an end or another reconciler that
-came first leaves nothing to do.
+The end of the lease, the token and the state are part of the write, so it matches nothing after a renewal, an end or
+another reconciler's write.
 """
 
 import logging
@@ -13,11 +13,11 @@ from collections import Counter
 from pymongo.errors import PyMongoError
 
 from accounting.infra.aio import gather_all
-from workers.store.expired_leases import ExpiredLeases
 from workers.store.run import RunState, run_labels
 from workers.store.run_batches import BATCH
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
+from workers.store.worker_losses import ExpiredLeases
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Reclaim:
         self._batch_size = batch_size
 
     async def run_pass(self, counts: Counter[str]) -> None:
-        # What was left alone may match again at the next look, and a locked run would be waited for each time.
+        # A run that was skipped may match again in the next batch, and a locked one would cost the timeout each time.
         put_off: list[str] = []
         async for batch in self._expired.batches(put_off=put_off, batch_size=self._batch_size):
             results = await gather_all(self.reclaim(run) for run in batch)
@@ -40,12 +40,12 @@ class Reclaim:
             counts.update(result.value for result in results if result is not None)
 
     async def reclaim(self, run: Document) -> RunState | None:
-        """Returns what became of the run as it was read; None when it has changed since."""
+        """Returns the new state of the run; None if it has changed since it was read."""
         try:
             return await self._expired.charge(run, within_s=self._locked_after_s)
         except PyMongoError as error:
             if not error.timeout:
                 raise
-            # Its worker was killed in a transaction, which the server ends after 60 s by default. Others do not wait.
+            # Its worker was killed in a transaction, which the server ends after 60 s by default.
             log.warning("reclaim_put_off", extra={**run_labels(run), "error": type(error).__name__})
             return None

@@ -1,4 +1,4 @@
-"""What a reconciler did, and whether anybody reconciles at all. Every series is there from the start, at 0."""
+"""Metrics of the reconciler: its results and whether one is running. All series start at 0."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ _BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 def _by_step(counter: Callable[[str, str, str, Iterable[str]], Counter]) -> Mapping[Step, Counter]:
-    """Of the steps that count by a label."""
+    """Returns the counters of the steps that count by a label."""
     holds = [kind.value for kind in HoldKind]
     rows = counter(
         "unattended_ledger_rows_total",

@@ -1,17 +1,18 @@
-"""The reconciler: once a second it puts right what nobody else will.
+"""The reconciler: once a second it repairs what crashed or late processes left behind.
 
-1. `reclaim`: runs whose worker was lost are queued again, parked after the fifth time, or end if somebody asked.
+1. `reclaim`: runs with lost workers are queued again, parked after the fifth isolated loss, or end if that was
+   requested.
 2. `release`: held runs whose limit has room again may start.
-3. `mend_budgets`, `release_budgets`: what dead processes hold of budgets is free again, and runs whose budget has money
-   again may start.
-4. `order`: held runs whose turn has come may start, where nobody let them go.
-5. `republish`: runs whose time has come are made ready; lost wake-ups are sent again.
-6. `add_up`: rows of the ledger are added to the totals, and handed to the billing export.
-7. `retain`, `retain_ledger`: runs and rows of the ledger that were kept long enough are deleted.
+3. `mend_budgets`, `release_budgets`: reservations of dead processes are freed, and runs whose budget has room again may
+   start.
+4. `order`: held runs whose turn has come may start, if the process that should have released them did not.
+5. `republish`: due runs are made ready; lost wake-ups are sent again.
+6. `add_up`: ledger rows are added to the totals and handed to the billing export.
+7. `retain`, `retain_ledger`: runs and ledger rows past their retention time are deleted.
 
-Any number of reconcilers may run: every change is conditional on what was read, so that one of them makes it and the
-others find nothing. Times are the database's clock ($$NOW). Each step does a bounded part and goes on in the next
-pass, so that none of them starves another, and one that fails keeps no other from its work.
+Any number of reconcilers may run: every change is conditional on the values that were read, so one of them makes it and
+the others match nothing. Times are the database's clock ($$NOW). Each step does a bounded part and continues in the
+next pass, so that no step starves another. A failing step does not stop the others.
 """
 
 import logging
@@ -74,7 +75,10 @@ class Reconciler:
         }
 
     async def run_pass(self) -> Reconciled:
-        """What was done, by step and by its reason or result. Raises PyMongoError while the store is away."""
+        """Runs all steps; returns counts by step and by reason or result.
+
+        Raises PyMongoError while the store is unavailable.
+        """
         began = time.monotonic()
         done: dict[Step, Counts] = {}
         well = True

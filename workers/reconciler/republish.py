@@ -1,14 +1,14 @@
-"""Re-publishing: every ready run has a ticket, and a run whose time has come is ready.
+"""Republish: makes due runs ready and replaces lost wake-ups.
 
-1. `_make_ready`: a queued run that no lane knows yet gets its lane, and a ticket of its own. That is a retry whose
-   time has come, or a document of an older version.
-2. `_replace_lost`: ready runs that nobody claimed in time may have lost their tickets, or stand in a backlog. The
-   broker tells which: a ticket starts any run, so only as many are sent as there are fewer tickets than ready runs.
-   Workers that are all down, or busy for hours, find no pile of repeats; a broker that lost everything is filled up
-   again as fast as workers take from it.
+1. `_make_ready`: a queued run in no lane gets its lane and a ticket. That is a retry that is due, or a document of an
+   older version.
+2. `_replace_lost`: ready runs that were not claimed in time may have lost their tickets, or stand in a backlog. The
+   length of the broker's queue shows which: a ticket starts any run, so only the difference between ready runs and
+   tickets is sent. If all workers are down, or busy for hours, no pile of repeats builds up. A broker that lost
+   everything is refilled as fast as workers take from it.
 
-A worker of a version that knew no lanes leaves a run in its lane when it claims it. During a rolling upgrade such runs
-turn up here and are taken out, or workers would look for them, and this for their tickets, until they are pruned.
+A worker of a version without lanes leaves a run in its lane when it claims it. During a rolling upgrade such runs are
+taken out here, or workers would search for them until they are pruned.
 """
 
 import logging
@@ -28,17 +28,17 @@ log = logging.getLogger(__name__)
 
 Reason = Literal["due", "older_version", "given_back", "lost"]
 REASONS: tuple[Reason, ...] = get_args(Reason)
-# What is put right without a wake-up.
+# Repairs that need no wake-up.
 CLOCK, LANE = "clock", "lane"
 CORRECTIONS = (CLOCK, LANE)
 
-# Enough for the workers until the next pass: beyond this nobody starts sooner for one more ticket.
+# Enough tickets for all workers until the next pass. More would start no run sooner.
 MAX_TICKETS = MAX_PER_STEP
 
 
 class Tickets(Protocol):
     async def count_waiting(self) -> int | None:
-        """How many wake-ups wait for a worker; None while the broker does not answer."""
+        """Returns the number of waiting wake-ups; None if the broker does not answer."""
 
 
 class Republish:
@@ -56,7 +56,7 @@ class Republish:
         await self._publish(NOT_LISTED, counts, limit=MAX_PER_STEP)
 
     async def _correct_clocks(self, counts: Counter[str]) -> None:
-        """No ready run is to be looked at so late: its acceptor has a clock that is ahead of the database's."""
+        """Corrects wake-up times of acceptors whose clock is ahead of the database's."""
         corrected = await self._due.correct_late_wake_ups()
         if corrected:
             counts[CLOCK] += corrected
@@ -67,12 +67,12 @@ class Republish:
             return
         waiting = await self._tickets.count_waiting()
         if waiting is None:
-            return  # a broker that does not answer takes no wake-up either
+            return  # a broker that does not answer takes no wake-ups
         ready = await self._due.count_ready(up_to=MAX_TICKETS)
         await self._publish(NOT_CLAIMED, counts, limit=ready - waiting)
 
     async def _publish(self, due: RunQuery, counts: Counter[str], *, limit: int) -> None:
-        async for batch in self._due.batches(due, most=limit):
+        async for batch in self._due.batches(due, limit=limit):
             reasons = await gather_all(self._wake(run, due, counts) for run in batch)
             counts.update(reason for reason in reasons if reason is not None)
 
@@ -94,7 +94,7 @@ class Republish:
 
 
 def reason_of(run: Mapping[str, Any]) -> Reason:
-    """Why a run that was read like this needs a wake-up."""
+    """Returns why this run needs a wake-up."""
     if run.get("lane") is None:
         return "older_version" if run.get("not_before") is None else "due"
     fresh = run["wakes"] == 0 and run.get("last_requeue") is not None

@@ -1,12 +1,11 @@
-"""Retention: what ended longer ago than the days it is kept is deleted, but what was counted stays counted.
+"""Retention: deletes runs that ended before the retention time. Counts stay.
 
-1. Some of the runs that ended longest ago, with their turns: as many as one transaction can take with ease.
-2. In that transaction they are deleted and added to the roll-ups: counts by app, workflow, trigger type and outcome,
-   those of stranded runs apart. So the sum over runs and roll-ups is the same before and after, and at every moment in
-   between.
-3. Two reconcilers that prune at once meet in the same runs. The second one gives way until the next pass.
+1. A pass selects some of the runs that ended longest ago, with their turns: as many as fit well in one transaction.
+2. That transaction deletes them and adds them to the roll-ups: counts by app, workflow, trigger type and outcome, with
+   stranded runs apart. So the sum over runs and roll-ups is the same at every moment.
+3. Two reconcilers that prune at once meet in the same runs. The second one stops until the next pass.
 
-Parked runs and those that wait for a person stay, however old; so does the ledger.
+Parked runs and runs that wait for a person stay, however old; so does the ledger.
 """
 
 import logging
@@ -15,13 +14,13 @@ from datetime import timedelta
 
 from pymongo.errors import OperationFailure
 
-from workers.store.run_pruning import BATCH, MAX_TURNS, RunPruning
+from workers.store.run_pruner import BATCH, MAX_TURNS, RunPruner
 from workers.store.run_store import RunStore
 
 log = logging.getLogger(__name__)
 
 PRUNED = "pruned"
-MAX_BATCHES = 3  # a pass is short; so many a second are more than fifty million a day
+MAX_BATCHES = 3  # a pass is short; this many a second are more than fifty million a day
 
 
 class RunRetention:
@@ -34,8 +33,8 @@ class RunRetention:
         batch_size: int = BATCH,
         max_turns: int = MAX_TURNS,
     ) -> None:
-        """The limits are those of one pass, and of one transaction."""
-        self._pruning = RunPruning(store, keep, batch_size=batch_size, max_turns=max_turns)
+        """The limits are those of a pass and of a transaction."""
+        self._pruning = RunPruner(store, keep, batch_size=batch_size, max_turns=max_turns)
         self._max_batches = max_batches
 
     async def run_pass(self, counts: Counter[str]) -> None:
@@ -48,11 +47,14 @@ class RunRetention:
                 return
 
     async def prune_batch(self) -> int:
-        """Prunes one batch. The process that comes second finds other runs in the next pass."""
+        """Prunes one batch.
+
+        A process that loses the race for it finds other runs in the next pass.
+        """
         try:
             pruned = await self._pruning.prune()
         except OperationFailure as error:
-            if not error.has_error_label("TransientTransactionError"):  # as a conflict with another's deletion has
+            if not error.has_error_label("TransientTransactionError"):  # as in a conflict with another deletion
                 raise
             log.debug("pruning_postponed", extra={"code": error.code})
             return 0

@@ -1,4 +1,4 @@
-"""The context in the log: the names that were loaded, and with CONTEXT_VERBOSE_DEBUG=1 values and changes."""
+"""The context in the log: the names of loaded values; with CONTEXT_VERBOSE_DEBUG=1 values and changes too."""
 
 import logging
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ log = logging.getLogger(__name__)
 
 
 def log_loaded_context(run: RunExecution, values: Mapping[str, Any]) -> None:
-    # The log of a worker hides values as well; that of a package's own test does not.
+    # A worker redacts values in its log. The test of a package shows them.
     hidden, verbose = run.services.redactor.redact_data, run.services.verbose_debug
     shown = {"values": preview_values(hidden(dict(values)))} if verbose else {}
     log.info("context_loaded", extra={**run.labels, "names": sorted(values), **shown})
 
 
 class ContextChangeLog:
-    """Logs what each turn changed, as it was and as it is."""
+    """Logs the changes of each turn, with the values before and after."""
 
     def __init__(self, run: RunExecution) -> None:
         self._run = run

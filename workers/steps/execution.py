@@ -1,4 +1,4 @@
-"""An execution: one run under one owner, as it goes through the steps of the engine."""
+"""The execution of a run under one owner: the state that the steps of the engine share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,8 +14,10 @@ from workflows.outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the work on a run ended. `pending` is written together with its success; `record` is what else the run
-    document keeps of the end."""
+    """How the work on a run ended.
+
+    `pending` is written in the same transaction as its success. `record` holds further fields of the run document.
+    """
 
     decision: Finish | Requeue
     outcome: Outcome
@@ -25,7 +27,7 @@ class Ending:
 
 @dataclass(slots=True)
 class RunExecution:
-    """Each step reads what the ones before it have set. `released`: the ending that the store has accepted."""
+    """The state of one execution. `released` is the ending that the store has accepted."""
 
     claim: Claim
     services: RunServices

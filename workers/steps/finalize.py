@@ -21,15 +21,18 @@ log = logging.getLogger(__name__)
 
 
 async def finalize(run: RunExecution) -> None:
-    """Sets the ending of the run. From here on a request to cancel it comes too late."""
+    """Sets the ending of the run.
+
+    A request to cancel the run is ignored from here on.
+    """
     lease = run.services.lease
     requested_by = lease.cancelled_by(run.claim)
     lease.mark_finishing(run.claim)
-    if requested_by is not None:  # whatever else the chat says: it stopped for this request
+    if requested_by is not None:  # overrides the outcome of the chat, which stopped for this request
         run.outcome = Outcome(OutcomeKind.CANCELLED, f"cancelled by {requested_by}")
     try:
         run.ending = await _ending(run, _outcome_of(run))
-    except FAULTS as error:  # a package may have destroyed what its last steps need; its run ends
+    except FAULTS as error:  # a package may break the data that its last steps need; its run fails
         run.ending = Ending(Finish(RunState.FAILED), outcome_of(error, run.labels))
 
 
@@ -49,7 +52,7 @@ async def _ending(run: RunExecution, outcome: Outcome) -> Ending:
     pending, refused = pending_writes(chat, decision, before, run.claim)
     outcome = await close_conversation(chat, refused or outcome)
     if refused is None:
-        pending, refused = pending_writes(chat, decision, before, run.claim)  # its last steps may have changed them
+        pending, refused = pending_writes(chat, decision, before, run.claim)  # the last steps may have changed them
     if refused is not None:
         return Ending(Finish(RunState.FAILED), refused, record=_record_of(chat, run.claim))
     record = {**_record_of(chat, run.claim), **question_fields(chat, outcome, run.claim)}
@@ -80,8 +83,10 @@ def pending_writes(
 
 
 def _record_of(chat: Conversation, claim: Claim) -> Mapping[str, Any]:
-    """The last context, the failures outside of the counted turns, the number of failed calls, and the turn that was
-    not finished. A run that rests in the middle of a turn resumes from the context before that turn, so that stays."""
+    """Collects the last context, failures outside of counted turns, failed calls and the unfinished turn.
+
+    A run that rests in the middle of a turn keeps the context of the turn before, since it resumes from there.
+    """
     try:
         context = {"context": as_storable(chat.storable_context())} if not (chat.is_resting and chat.turns) else {}
     except NotStorableError as error:

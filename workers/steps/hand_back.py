@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 async def hand_back(run: RunExecution, decision: Requeue, *, reason: str) -> RunState:
-    """Requeues or holds the run; returns CANCELLED when that was requested meanwhile."""
+    """Requeues or holds the run; returns CANCELLED if a cancellation was requested meanwhile."""
     claim, events, repository = run.claim, run.services.events, run.services.repository
     reason = reason[:300]
     if decision.hold is not None:
@@ -20,7 +20,7 @@ async def hand_back(run: RunExecution, decision: Requeue, *, reason: str) -> Run
             claim, delay=decision.delay, counts_as_attempt=decision.counts_as_attempt, reason=reason
         )
     extra = {**run.labels, "why": reason}
-    if state is RunState.CANCELLED:  # the request came too late for this worker to see
+    if state is RunState.CANCELLED:  # requested after the last heartbeat of this worker
         events.record_end(claim.document, state)
         log.info("run_cancelled", extra=extra)
     elif decision.hold is not None:

@@ -1,4 +1,4 @@
-"""The lease of a run: it is renewed while the steps work, and a run that is cut off is handed back."""
+"""The lease of a run: renewed while the steps work. A run that is cut off is handed back."""
 
 import asyncio
 import logging
@@ -23,9 +23,12 @@ STORE_TRY_S = 5.0
 
 @asynccontextmanager
 async def under_lease(run: RunExecution) -> AsyncIterator[None]:
-    """From the claim to the release. A run that is cut off in between is handed back, or left to its new owner."""
+    """Holds the lease of the run from its claim to its release.
+
+    A run that is cut off in between is handed back, or left to its new owner.
+    """
     crash_point("claimed")
-    clear_cancellation()  # one that interrupted an earlier run of this task does not concern this run
+    clear_cancellation()  # a cancellation of an earlier run in this task does not apply to this run
     claim, services = run.claim, run.services
     with log_context(**run.labels, attempt=claim.attempt), services.tracing.run_span(claim):
         log.info("run_claimed", extra={"token": claim.token})
@@ -33,9 +36,9 @@ async def under_lease(run: RunExecution) -> AsyncIterator[None]:
         cut_off: list[str] = []
         with _cut_off(run, cut_off), services.lease.renew_while(claim), services.shutdown.interruptible():
             try:
-                yield  # nothing before this may await: what fails there would not be handed back
+                yield  # no await before this: a failure there would not hand the run back
             except asyncio.CancelledError:
-                # A lost lease may be nobody else's yet: then the run is handed back as well.
+                # A run with a lost lease may have no new owner yet, so it is handed back too.
                 if services.lease.is_lost(claim):
                     cut_off.append("the lease was not renewed")
                 elif services.shutdown.is_stopping():
@@ -59,7 +62,8 @@ def _cut_off(run: RunExecution, reasons: list[str]) -> Iterator[None]:
 def clear_cancellation() -> None:
     """Resets the task's cancellation count, so that the next await is not taken for cancelled.
 
-    A library may have swallowed cancellations that have done their work."""
+    A library may have swallowed a cancellation that has done its work.
+    """
     task = asyncio.current_task()
     while task is not None and task.cancelling():
         task.uncancel()
@@ -68,8 +72,8 @@ def clear_cancellation() -> None:
 async def hand_back_when_store_is_back(run: RunExecution, *, reason: str) -> None:
     """Requeues the run as soon as the store answers, without counting an attempt.
 
-    When the store stays away for longer than the lease, the reconciler finds the run by its lease. A worker that stops
-    leaves it to that as well before it is killed, also when the store hangs in the middle of the answer.
+    If the store is down for longer than the lease, the reconciler finds the run by its lease. A worker that stops gives
+    up before it is killed, even if the store hangs while it answers.
     """
     services = run.services
     log.warning("run_interrupted", extra={**run.labels, "reason": reason})

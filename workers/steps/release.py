@@ -26,7 +26,10 @@ UNRECORDABLE = Outcome(OutcomeKind.PACKAGE_ERROR, "its outcome could not be reco
 
 
 async def release(run: RunExecution) -> None:
-    """Writes the ending, or retries the run for it when its documents were not written in time; its turns are kept."""
+    """Writes the ending of the run.
+
+    Retries the run if its documents were not written in time. Its turns are kept.
+    """
     ending = run.ending
     if ending is None:
         raise RuntimeError("the step before this one has set no ending")
@@ -60,7 +63,7 @@ async def _release(run: RunExecution, ending: Ending) -> None:
 async def _finish_somehow(
     run: RunExecution, ending: Ending, decision: Finish, outcome: Outcome
 ) -> tuple[RunState, Finish, Outcome]:
-    """A run whose result is not where it belongs, or whose end cannot be written down, has failed."""
+    """Writes the ending. Fails the run if its documents are refused or its end cannot be stored."""
     try:
         state = await _finish(run, decision, outcome, ending.record, ending.pending)
     except WriteRefusedError as error:
@@ -90,6 +93,6 @@ async def _finish(
     crash_point("finished")
     log_written(claim, pending.writes)
     if pending.states:
-        variables = [each.state_key.variable for each in pending.states]
+        variables = [kept_state.state_key.variable for kept_state in pending.states]
         log.info("states_kept", extra={**run.labels, "variables": variables})
     return state

@@ -1,4 +1,4 @@
-"""Resume: what a run is given before it takes turns: package, context and transcript, as its last owner left them."""
+"""Resume: loads package, context and transcript as the last owner of the run left them."""
 
 import logging
 from collections.abc import Mapping
@@ -21,7 +21,10 @@ FIRST_TOKEN = 1
 
 
 async def load_package(run: RunExecution) -> None:
-    """Opens the chat with the version that the run was first claimed with, while this process can still build it."""
+    """Opens the chat with the package version that the run was first claimed with.
+
+    Uses the present version if this process can no longer build the old one.
+    """
     workflow, pinned = run.document["workflow"], run.document["package_version"]
     built = await run.services.get_package(workflow, version=pinned)
     version = built.package.version
@@ -33,7 +36,10 @@ async def load_package(run: RunExecution) -> None:
 
 
 async def load_run_context(run: RunExecution) -> None:
-    """A resumed run keeps the context of its checkpoint: what a finished turn saw must not change under it."""
+    """Loads the context. A resumed run keeps the context of its checkpoint.
+
+    Values that a finished turn has read must not change afterwards.
+    """
     chat, document, services = run.open_chat, run.document, run.services
     facts, package, sources = run_facts(document), chat.package, services.context_sources
     if document["turn"] == 0:
@@ -41,10 +47,10 @@ async def load_run_context(run: RunExecution) -> None:
         values = loaded.variables
         log_loaded_context(run, values)
     else:
-        # The facts again: a version before this one may have known fewer of them.
+        # Facts are set again, since an older version may have known fewer of them.
         kept = {**document["context"], **facts.base_values()}
         values = purge_suppressed(kept, chat.suppressed_names, run_id=run.claim.run_id)
-        recompute_variables(package, values, chat.suppressed_names)  # of what may just have been purged
+        recompute_variables(package, values, chat.suppressed_names)  # of variables that may just have been purged
     remove_hidden(values, chat.suppressed_names, services.redactor, fixed=facts.base_values())
     chat.context = values
     if sources.include_schema and services.refresh_context:
@@ -54,12 +60,12 @@ async def load_run_context(run: RunExecution) -> None:
 
 
 async def resume_transcript(run: RunExecution) -> None:
-    """The turns that count, and what the run has used up: also in attempts that kept nothing else."""
+    """Loads the counted turns, and the usage of all attempts of the run."""
     chat, repository, run_id, number = run.open_chat, run.services.repository, run.claim.run_id, run.document["turn"]
     turns = await repository.committed_turns(run_id, up_to=number) if number else ()
     chat.turns = [Turn.from_document(redact_turn(turn, run.services.redactor)) for turn in turns]
     if run.claim.token == FIRST_TOKEN:
-        return  # the run has had no other owner: there is nothing to look for
+        return  # the first owner of the run: there are no turns to load
     kept = await repository.open_turn(run_id, number=number + 1)
     chat.open_turn = None if kept is None else OpenTurn.from_document(kept)
     earlier = await run.services.ledger.read_earlier_calls(run_id)
@@ -69,5 +75,8 @@ async def resume_transcript(run: RunExecution) -> None:
 
 
 def redact_turn(turn: Mapping[str, Any], redactor: Redactor) -> Mapping[str, Any]:
-    """Another worker may have kept it in another environment, or before a package said what is hidden."""
+    """Redacts a stored turn.
+
+    It may have been written in another environment, or before its package declared hidden variables.
+    """
     return {**turn, **{name: redactor.redact_data(turn[name]) for name in ("text", "events", "context_changes")}}

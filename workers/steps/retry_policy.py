@@ -19,7 +19,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """`hold`: it is not due before that lets it go."""
+    """Back to the queue. With a `hold`, the run is not due until that limit releases it."""
 
     delay: timedelta
     counts_as_attempt: bool
@@ -29,7 +29,10 @@ class Requeue:
 def decide(
     outcome: Outcome, *, pattern: str, attempt: int, max_attempts: int, random: Callable[[], float]
 ) -> Finish | Requeue:
-    """`random` gives a number from 0 to 1: full jitter, so that retries of many runs do not meet."""
+    """Decides what happens to the run after this outcome.
+
+    `random` returns a number from 0 to 1, for full jitter: retries of many runs must not coincide.
+    """
     kind = outcome.kind
     if kind is OutcomeKind.HANDED_BACK:
         return _decide_hand_back(outcome, random)
@@ -55,7 +58,7 @@ def _decide_hand_back(outcome: Outcome, random: Callable[[], float]) -> Requeue:
 
 
 def backoff(attempt: int, *, random: Callable[[], float], retry_after_s: float | None = None) -> timedelta:
-    """Exponential with full jitter; a server that names a time is given that time."""
+    """Returns an exponential delay with full jitter, or the delay that the server asked for."""
     ceiling = min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** min(attempt - 1, 20))
     asked = min(max(retry_after_s or 0.0, 0.0), MAX_RETRY_AFTER_S)
     return timedelta(seconds=asked + ceiling * random())

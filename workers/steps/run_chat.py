@@ -1,4 +1,4 @@
-"""The chat of a run: what a run document says, as the conversation that the main path works on."""
+"""The chat of a run: the conversation that the engine builds from a run document."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -30,7 +30,10 @@ UIResponses = Mapping[str, Any]
 
 
 def new_chat(claim: Claim, built: BuiltPackage, services: RunServices) -> Conversation:
-    """As it begins, or goes on where the last checkpoint stands; its context and its transcript are loaded next."""
+    """Opens the chat at its beginning, or at the last checkpoint.
+
+    Context and transcript are loaded by the next steps.
+    """
     document, orchestrator = claim.document, built.package.orchestrator
     counters, ended = read_progress(document.get("progress"))
     fixed = run_facts(document).base_values()
@@ -71,9 +74,12 @@ def run_facts(document: Mapping[str, Any]) -> RunFacts:
 
 
 def ui_responses_of(package: Package, document: Mapping[str, Any]) -> UIResponses:
-    """What the trigger of this run answers for people. Those of one that was made at run time came with the run. A run
-    over HTTP or from a command has the trigger `http` or `cli`, of no type that a package declares: it never gets the
-    answers of a package's trigger of that name."""
+    """Returns the standing answers of the trigger of this run.
+
+    The answers of a trigger that was created at run time came with the run. A run that was started over HTTP or by a
+    command has the trigger `http` or `cli`, which is no type of a declared trigger: it never gets the answers of a
+    declared trigger of that name.
+    """
     made_at_run_time: UIResponses | None = document.get("ui_responses")
     if made_at_run_time is not None:
         return made_at_run_time
@@ -82,18 +88,20 @@ def ui_responses_of(package: Package, document: Mapping[str, Any]) -> UIResponse
 
 
 def answers_of(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return document.get("answers") or ()  # a run that an older version accepted has none
+    return document.get("answers") or ()  # a run of an older version has none
 
 
 def answers_by_question(document: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """What tools were answered. An answer of an older version, or to a question of one, answers none: the run
-    asks again."""
+    """Returns the answers to questions of tools, by question.
+
+    Answers of an older version, or to its questions, are ignored: the run asks again.
+    """
     asked = ((answer.get("question") or {}, answer) for answer in answers_of(document))
     return {question["id"]: answer for question, answer in asked if question.get("kind") == "tool" and "id" in question}
 
 
 async def keep_open_turn(claim: Claim, services: RunServices, turn: OpenTurn) -> None:
-    """PackageDefect when the turn is too large to be kept."""
+    """Stores the steps of an open turn. Raises PackageDefect if they are too large."""
     try:
         document = as_storable_turn(turn)
     except NotStorableError as error:
@@ -102,24 +110,27 @@ async def keep_open_turn(claim: Claim, services: RunServices, turn: OpenTurn) ->
 
 
 def unread_message(document: Mapping[str, Any]) -> str | None:
-    """Returns the newest message of a person that was given since the last turn."""
+    """Returns the newest message of a person since the last turn."""
     newest_first = reversed(answers_of(document))
     messages = (answer.get("message") for answer in newest_first if answer["turn"] == document["turn"])
     return next((message for message in messages if message is not None), None)
 
 
 def question_fields(chat: Conversation, outcome: Outcome, claim: Claim) -> Mapping[str, Any]:
-    """What a run that waits for a person keeps of what it asks; nothing for others."""
+    """Returns the fields that a run waiting for a person stores; empty for other runs."""
     questions = open_questions(chat, outcome)
     if not questions:
         return {}
     first = sum(not answer.get("standing") for answer in answers_of(claim.document)) + 1
-    asked = [{"number": number, **each.as_document()} for number, each in enumerate(questions, start=first)]
-    return {"questions": asked, "question": asked[0]}
+    documents = [{"number": number, **question.as_document()} for number, question in enumerate(questions, start=first)]
+    return {"questions": documents, "question": documents[0]}
 
 
 def key_facts_of(package: Package, claim: Claim) -> Mapping[str, Any]:
-    """From the run, not from its context: no tool and no model can change which document is written."""
+    """Returns the facts that document keys are built from.
+
+    They come from the run and not from its context: no tool and no model can change which document is written.
+    """
     return key_facts(package, claim.document["input"], run_facts(claim.document).base_values())
 
 

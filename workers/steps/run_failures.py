@@ -21,13 +21,16 @@ from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
 log = logging.getLogger(__name__)
 
-# An object of a package's own may raise whatever it likes when it is read; no signal arrives in the loop's thread.
+# Objects of a package may raise any exception when they are read. Signals never arrive in the loop's thread.
 FAULTS = (Exception, KeyboardInterrupt, SystemExit)
 
 
 @contextmanager
 def failure_as_outcome(run: RunExecution) -> Iterator[None]:
-    """Turns what the steps in the block raise into the run's outcome, unless the run has no owner or no store here."""
+    """Turns exceptions of the steps in the block into the run's outcome.
+
+    A lost lease and an unavailable store are raised: the run has no owner or no store here.
+    """
     try:
         yield
     except EndedEarlyError as end:
@@ -47,10 +50,13 @@ def failure_as_outcome(run: RunExecution) -> Iterator[None]:
 
 
 def outcome_of(error: BaseException, labels: Mapping[str, Any]) -> Outcome:
-    """`labels` say whose run it is, where nobody foresaw the error: its traceback goes to the log."""
+    """Returns the outcome for an exception.
+
+    The traceback of an unforeseen error goes to the log, with `labels`.
+    """
     if isinstance(error, ChatError):
         return error.outcome()
-    # Another attempt, or a newer worker, may do it.
+    # Another attempt, or a newer worker, may succeed.
     if isinstance(error, ContextUnavailableError | WriteTooSlowError | CheckpointError):
         return package_error(error, transient=True)
     if not isinstance(error, ContextError | WriteRefusedError):
@@ -59,6 +65,6 @@ def outcome_of(error: BaseException, labels: Mapping[str, Any]) -> Outcome:
 
 
 def package_error(error: BaseException, *, transient: bool = False) -> Outcome:
-    words = error_text(error)
-    told = OutcomeError(type(error).__name__, words)
-    return Outcome(OutcomeKind.PACKAGE_ERROR, words, told, transient=transient)
+    text = error_text(error)
+    details = OutcomeError(type(error).__name__, text)
+    return Outcome(OutcomeKind.PACKAGE_ERROR, text, details, transient=transient)

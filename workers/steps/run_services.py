@@ -1,7 +1,6 @@
 """The services of a run: everything that the steps of the engine use, in one frozen value.
 
-A worker process makes one from its settings and its stores, `unattended run` one without any service, and a test one
-that fits in memory.
+A worker process builds it from its settings and its stores, `unattended run` without any server, and tests in memory.
 """
 
 import random
@@ -29,7 +28,7 @@ from workflows.package.normal_form.package_model import Package
 
 class GetPackage(Protocol):
     async def __call__(self, workflow: str, *, version: str | None) -> BuiltPackage:
-        """Builds this version of the package, or the present one where this version is gone."""
+        """Builds this version of the package, or the present one if this version is gone."""
 
 
 class UsageLedger(Protocol):
@@ -63,7 +62,7 @@ class OpenBudgets(Protocol):
 
 
 class RunEvents(Protocol):
-    """Notified of what happens to runs; a worker counts it for its metrics."""
+    """Notified of each event of a run; a worker counts events for its metrics."""
 
     def record_start(self, run: Mapping[str, Any]) -> None: ...
 
@@ -83,7 +82,7 @@ class RunEvents(Protocol):
 
 
 class LeaseRenewal(Protocol):
-    """Renews the leases of the runs in progress, and cancels the task of one that is lost or to be cancelled."""
+    """Renews the leases of runs in progress, and cancels the task of a run that is lost or to be cancelled."""
 
     def renew_while(self, claim: Claim) -> AbstractContextManager[None]:
         """Renews the lease while the block runs, in the current task."""
@@ -91,22 +90,22 @@ class LeaseRenewal(Protocol):
     def is_lost(self, claim: Claim) -> bool: ...
 
     def cancelled_by(self, claim: Claim) -> str | None:
-        """Returns the requester, once the task of the run was cancelled for that request."""
+        """Returns the requester if the task of the run was cancelled on request."""
 
     def mark_finishing(self, claim: Claim) -> None:
-        """From here on a request to cancel the run comes too late."""
+        """Ignores requests to cancel the run from here on."""
 
 
 class Shutdown(Protocol):
-    """Whether this process is stopping, and how long it may still take."""
+    """Whether this process is stopping, and the time that is left for it."""
 
     def is_stopping(self) -> bool: ...
 
     def interruptible(self) -> AbstractContextManager[None]:
-        """The current task is cancelled when the grace of this process is over."""
+        """Cancels the current task when the grace period of this process ends."""
 
     def seconds_left(self) -> float:
-        """Returns the time in which a run can still be handed back."""
+        """Returns the time that is left to hand a run back."""
 
 
 LoadContext = Callable[[Package, RunFacts, Mapping[str, Any], ContextSources], Awaitable[RunContext]]
@@ -126,7 +125,7 @@ class NoBudgets:
 
 
 class NoEvents:
-    """Counts nothing; a subclass notices one event of them."""
+    """Ignores all events; a subclass handles single ones."""
 
     def record_start(self, run: Mapping[str, Any]) -> None: ...
 
@@ -159,7 +158,7 @@ class RunServices:
     open_budgets: OpenBudgets = NoBudgets
     tracing: Tracing = NO_TRACING
     load_context: LoadContext = load_context
-    refresh_context: bool = True  # reads variables again before the turns of agents that see them
+    refresh_context: bool = True  # reads variables again before the turns of agents that use them
     random: Callable[[], float] = random.random
     max_attempts: int = 5
     lease_s: float = 30.0

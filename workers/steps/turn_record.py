@@ -1,4 +1,4 @@
-"""The record of a turn: what is stored of it, and what a run that succeeds writes to databases."""
+"""The record of a turn: its stored document, and the writes of a run that succeeds."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,10 @@ log = logging.getLogger(__name__)
 
 
 def turn_document(turn: Turn, checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The turn's document, and what the run's own keeps. PackageDefect when they are too large to be kept."""
+    """Returns the turn's document and the fields for the run's own.
+
+    Raises PackageDefect if they are too large to be stored.
+    """
     try:
         document = {**turn.as_document(), "context_changes": as_storable(turn.context_changes)}
         context = as_storable(checkpoint.context)
@@ -36,7 +39,10 @@ def turn_document(turn: Turn, checkpoint: Checkpoint) -> tuple[dict[str, Any], d
 
 
 def record_of_writes(writes: Sequence[DocumentWrite]) -> dict[str, Any]:
-    """Which documents were written, kept with the step that they were written with: a replay would write them again."""
+    """Returns which documents were written.
+
+    It is stored in the same step as the writes, since a replay would repeat them.
+    """
     names = ("variable", "database", "collection", "key", "key_value")
     return {"writes": [{name: getattr(write, name) for name in names} for write in writes]} if writes else {}
 
@@ -48,8 +54,10 @@ def log_written(claim: Claim, writes: Sequence[DocumentWrite]) -> None:
 
 
 def unfinished_turn(chat: Conversation, claim: Claim) -> dict[str, Any] | None:
-    """What is known of the tools of a turn that was not finished. `tokens`: of the leases under which its calls were
-    noted; of other owners of this turn nothing is known."""
+    """Returns what is known of the tools of a turn that was not finished.
+
+    `tokens` are those of the leases under which its calls were recorded; calls of other owners are not known.
+    """
     turn = chat.current_turn
     if turn is None:
         return None
@@ -59,7 +67,7 @@ def unfinished_turn(chat: Conversation, claim: Claim) -> dict[str, Any] | None:
 
 
 def as_storable_turn(turn: OpenTurn) -> dict[str, Any]:
-    """An open turn's document. NotStorableError when what its tools wrote is too large to be kept."""
+    """Returns an open turn's document. Raises NotStorableError if its tools' data is too large."""
     document = turn.as_document()
     for step in document["steps"]:
         if step["kind"] == "call":
@@ -71,7 +79,7 @@ def as_storable_turn(turn: OpenTurn) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class PendingWrites:
-    """What is written in the step that ends a run: documents of the package, and states for later runs."""
+    """Writes for the step that ends a run: documents of the package, and states for later runs."""
 
     writes: tuple[DocumentWrite, ...] = ()
     states: tuple[PersistentState, ...] = ()
@@ -81,10 +89,13 @@ NO_WRITES = PendingWrites()
 
 
 def writes_on_success(chat: Conversation, before: Mapping[str, str], facts: Mapping[str, Any]) -> PendingWrites:
-    """`before`: the context as the last turn left it; what changed since is what the package's last steps did."""
+    """Returns the writes of a run that succeeds.
+
+    `before` is the context after the last turn. Changes since then come from the last steps of the package.
+    """
     kept = chat.storable_context()
     at_the_end = changes_since(before, kept)
-    changed = {name for turn in chat.turns for name in turn.context_changes}  # also of turns before a resume
+    changed = {name for turn in chat.turns for name in turn.context_changes}  # including turns before a resume
     changed |= at_the_end.keys()
     writes = (
         *turn_writes(chat.package, at_the_end, kept, facts),

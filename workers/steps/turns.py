@@ -1,4 +1,4 @@
-"""Turns: the chat goes on until it has an outcome, and each turn is durable before the next one begins."""
+"""Turns: the chat takes turns until it has an outcome. Each turn is durable before the next one begins."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def chat_time(run: RunExecution) -> AsyncIterator[None]:
-    """Ends the chat where the steps in the block use up its wall-clock time."""
+    """Ends the chat if the steps in the block use up its wall-clock time."""
     chat = run.open_chat
     try:
         async with chat.clock.timeout() as limit:
@@ -36,14 +36,17 @@ async def chat_time(run: RunExecution) -> AsyncIterator[None]:
 
 
 async def take_turns(run: RunExecution) -> None:
-    """Sets the outcome of the chat; each turn is committed together with the documents that it changed."""
+    """Sets the outcome of the chat.
+
+    Each turn is committed together with the documents that it changed.
+    """
     chat, services, facts = run.open_chat, run.services, key_facts_of(run.open_chat.package, run.claim)
     context_log = ContextChangeLog(run)
 
     async def commit(number: int, turn: Turn, checkpoint: Checkpoint) -> None:
         document, state = turn_document(turn, checkpoint)
         if chat.current_turn is not None and chat.current_turn.journal.is_durable:
-            document |= as_storable_turn(chat.current_turn.as_open_turn())  # until the run counts this turn
+            document |= as_storable_turn(chat.current_turn.as_open_turn())  # until this turn is committed
         writes = turn_writes(chat.package, turn.context_changes, checkpoint.context, facts, is_first_turn=number == 1)
         document |= record_of_writes(writes)
         crash_point("turn taken")

@@ -1,14 +1,14 @@
-"""Debouncing: events that come soon after each other become one run, that of the newest.
+"""Debouncing: events in quick succession become one run, with the input of the newest event.
 
-1. A run that is inserted is `open` for its key until its quiet time ends, somebody makes it due, or it ends. An event
-   that comes meanwhile goes into it, in one atomic update: a run that was ever claimed is not found by it, even where
-   it waits for its next attempt.
-2. `events` has the dedupe keys of all that went into a run, and a unique index on it: an event that comes again, first
-   or merged, starts nothing, however many send it at once.
-3. A second unique index keeps two runs from being open for one key. A run that no longer takes events is closed by
-   whoever comes next, so nobody else need know about this.
+1. A new run is `open` for its key until its quiet time ends, a user makes it due, or it ends. An event that arrives
+   meanwhile is merged into it in one atomic update. A run that was ever claimed does not match, even while it waits for
+   its next attempt.
+2. `events` holds the dedupe keys of all merged events and has a unique index: a repeated event, first or merged, starts
+   nothing, however many processes send it at once.
+3. A second unique index prevents two open runs for one key. The next insert closes a run that no longer takes events,
+   so no other code needs to know about this.
 
-All times are the database's: it tells a run's first one, since an insert cannot ask for $$NOW.
+All times are the database's, including the first one of a run: it is read beforehand, since an insert cannot use $$NOW.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from workers.store.run import Accepted, RunState
 from workers.store.run_document import Document, key_of_app, literal
 from workers.store.run_inserts import RunInserts
 
-MAX_EVENTS = 1000  # of one run, which remembers them all
+MAX_EVENTS = 1000  # of a run, which stores them all
 _MAX_TRIES = 50
 
 DEBOUNCE_INDEXES = (
@@ -55,7 +55,7 @@ class Debounce:
         self._inserts = inserts
 
     async def insert(self, run: Document, *, quiet: timedelta, max_delay: timedelta) -> Accepted:
-        """`run` is what is inserted if none is open, from now on quiet."""
+        """Merges the event into the open run of its key, or inserts `run` with a quiet time."""
         opened, event = run["debounce"]["open"], run["dedupe_key"]
         for _ in range(_MAX_TRIES):
             try:
@@ -72,9 +72,9 @@ class Debounce:
         raise WTimeoutError("other events of its debounce key come faster than it finds its run")
 
     async def _open_run(self, run: Document, quiet: timedelta, max_delay: timedelta) -> Document:
-        told = await self._runs.database.command("hello", codec_options=self._runs.codec_options)
-        due = told["localTime"] + quiet
-        until = max(told["localTime"] + max_delay, due)
+        hello = await self._runs.database.command("hello", codec_options=self._runs.codec_options)
+        due = hello["localTime"] + quiet
+        until = max(hello["localTime"] + max_delay, due)
         later = {name: value for name, value in run.items() if name != "lane"}
         return {**later, "not_before": due, "wake_at": due, "debounce": {**run["debounce"], "until": until}}
 
@@ -85,7 +85,7 @@ class Debounce:
             "input": literal(run["input"]),
             "message": literal(run["message"]),
             "trigger": literal(run["trigger"]),
-            # Standing answers were approved for the events of the trigger as it was: they go with the event.
+            # Standing answers were approved for the trigger version of their event, so they replace the old ones.
             "ui_responses": literal(run["ui_responses"]) if "ui_responses" in run else "$$REMOVE",
             "not_before": due,
             "wake_at": due,
@@ -98,7 +98,7 @@ class Debounce:
         return await self._runs.find_one({"$or": [{"dedupe_key": event}, {"debounce.events": event}]}, {"_id": 1})
 
     async def _close(self, opened: str) -> None:
-        """Unless it is open still: then the event goes into it after all."""
+        """Closes the run, unless its quiet time still lasts: then the event is merged into it."""
         await self._runs.update_one({"debounce.open": opened, "$nor": [_STILL_QUIET]}, {"$unset": {"debounce.open": 1}})
 
 

@@ -1,4 +1,4 @@
-"""Due runs: queued runs whose time has come, and ready runs that no worker has claimed in time."""
+"""Due runs: queued runs whose time has come, and ready runs that were not claimed in time."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ NOT_LISTED = RunQuery(
         "state": RunState.QUEUED.value,
         "hold": None,
         "lane": None,
-        # null sorts before every date: a run without `not_before` is always due
+        # null sorts before every date, so a run without `not_before` is always due
         "$expr": {"$and": [{"$lte": ["$wake_at", "$$NOW"]}, {"$lte": ["$not_before", "$$NOW"]}]},
     },
     sort="wake_at",
@@ -34,9 +34,9 @@ class DueRuns:
         self._runs = store.runs
         self._republish_after_ms = republish_after_s * 1000
 
-    def batches(self, due: RunQuery, *, most: int) -> AsyncIterator[Sequence[Document]]:
-        """`due` is NOT_LISTED, of runs in no lane, or NOT_CLAIMED, of ready ones."""
-        return due.batches(self._runs, _FIELDS, limit=most)
+    def batches(self, due: RunQuery, *, limit: int) -> AsyncIterator[Sequence[Document]]:
+        """Yields batches. `due` is NOT_LISTED for runs in no lane, or NOT_CLAIMED for ready ones."""
+        return due.batches(self._runs, _FIELDS, limit=limit)
 
     async def has_unclaimed(self) -> bool:
         return await self._runs.find_one(NOT_CLAIMED.query, {"_id": 1}, hint=NOT_CLAIMED.index) is not None
@@ -45,7 +45,10 @@ class DueRuns:
         return await self._runs.count_documents({"lane": {"$gte": ""}}, limit=up_to, hint="by_lane")
 
     async def mark_woken(self, run: Document, due: RunQuery) -> bool:
-        """Makes the run ready where it was in no lane; False when it has changed since it was read."""
+        """Counts the wake-up, and makes the run ready if it is in no lane.
+
+        Returns False if the run has changed since it was read.
+        """
         wake_at = {"$add": ["$$NOW", self._republish_after_ms]}
         seen = {**due.query, **_FREE, "_id": run["_id"], "wake_at": run["wake_at"]}
         change: Document = {"wake_at": wake_at, "wakes": {"$add": ["$wakes", 1]}}
@@ -54,12 +57,15 @@ class DueRuns:
         return (await self._runs.update_one(seen, [{"$set": change}])).matched_count > 0
 
     async def take_out_of_lane(self, run: Document) -> bool:
-        """Of a run that is not queued: a worker of a version that knew no lanes has claimed it."""
+        """Takes a run that is not queued out of its lane: a worker of a version without lanes has claimed it."""
         left = {"_id": run["_id"], "state": {"$ne": RunState.QUEUED.value}, "lane": {"$exists": True}}
         return (await self._runs.update_one(left, [{"$set": NOT_READY}])).matched_count > 0
 
     async def correct_late_wake_ups(self) -> int:
-        """Moves wake-ups that a process with a fast clock has set too late; returns how many."""
+        """Moves wake-ups that a process with a fast clock has set too late.
+
+        Returns how many.
+        """
         soon = {"$add": ["$$NOW", self._republish_after_ms]}
         late = {"$gt": ["$wake_at", {"$add": ["$$NOW", 2 * self._republish_after_ms]}]}
         latest: list[dict[str, Any]] = [

@@ -21,7 +21,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 
 from workers.store.run import TERMINAL, RunState
-from workers.store.run_pruning import ROLLUPS
+from workers.store.run_pruner import ROLLUPS
 
 # A run that waits for a person is counted when it ends.
 ENDED_STATES = sorted(state.value for state in TERMINAL | {RunState.PARKED})

@@ -1,4 +1,4 @@
-"""Followed runs: what has changed since a moment, each question answered by an index."""
+"""Followed runs: queries for changes since a moment, each answered by an index."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -22,8 +22,8 @@ class FollowedRuns:
 
     async def now(self) -> datetime:
         """Returns the time by the store's clock."""
-        told: datetime = (await self._database.client.admin.command("hello"))["localTime"]
-        return told.replace(tzinfo=UTC)
+        now: datetime = (await self._database.client.admin.command("hello"))["localTime"]
+        return now.replace(tzinfo=UTC)
 
     async def find_moving(
         self,
@@ -34,8 +34,10 @@ class FollowedRuns:
         ended: Collection[str],
         known: Collection[str],
     ) -> dict[str, Document]:
-        """Finds runs that were accepted or came into a state of `ended` since then, those that are worked on, and
-        those that are `known`."""
+        """Finds runs that were accepted or reached a state of `ended` since then.
+
+        Includes running runs and those that are `known`.
+        """
         shape = matching.query()
         queries: list[Document] = [
             {**shape, "created_at": {"$gte": since}},
@@ -49,11 +51,14 @@ class FollowedRuns:
             found |= {run["_id"]: run for run in runs}
         return found
 
-    async def turns_between(self, wanted: Iterable[tuple[str, int, int]]) -> dict[str, list[dict[str, Any]]]:
-        """`wanted`: run id, the last turn that is known, and the last one that counts."""
+    async def turns_between(self, ranges: Iterable[tuple[str, int, int]]) -> dict[str, list[dict[str, Any]]]:
+        """Reads turns of several runs.
+
+        `wanted`: run id, the last turn that was read, and the last counted turn.
+        """
         queries = [
             {"run_id": run_id, "number": {"$gt": after, "$lte": up_to}}
-            for run_id, after, up_to in wanted
+            for run_id, after, up_to in ranges
             if up_to > after
         ]
         found: dict[str, list[dict[str, Any]]] = {}

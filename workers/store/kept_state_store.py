@@ -15,13 +15,16 @@ from workflows.context.reads.persistent_states import APP_WIDE_KEY, PersistentSt
 
 KEPT_STATES = "kept_states"
 STATE_RETENTION = timedelta(days=400)
-EMPTY_RETENTION_MS = 24 * 3600 * 1000  # a document without a value
+EMPTY_RETENTION_MS = 24 * 3600 * 1000  # of a document without a value
 DUPLICATE_KEY = 11000
 INDEXES = (IndexModel([("expires_at", ASCENDING)], name="by_expiry", expireAfterSeconds=0),)
 
 
 class KeptStateStore:
-    """A value of a user or a chat is dropped when no run has written it for `keep`; those of an app stay."""
+    """Stores values of apps, users and chats.
+
+    A value of a user or a chat expires if no run has written it for `keep`; those of an app stay.
+    """
 
     def __init__(self, database: AsyncDatabase[Document], *, keep: timedelta = STATE_RETENTION) -> None:
         self._states = database[KEPT_STATES]
@@ -35,24 +38,25 @@ class KeptStateStore:
         return {state["_id"]["variable"]: state["value"] for state in await found.to_list(None) if "value" in state}
 
     async def prepare(self, states: Sequence[PersistentState]) -> None:
-        """Makes the documents, since an insertion in a transaction could fail on one that another run just made.
+        """Inserts missing documents, since an insert in a transaction could conflict with that of another run.
 
-        They expire from now on: one that expired just before it is written would not be found, and one without a value,
-        whose run has lost its lease, would stay for ever."""
+        The documents expire from now on. Otherwise one that expired just before its write would not be found, and one
+        without a value, whose run has lost its lease, would stay for ever.
+        """
         made = [
             UpdateOne(
-                {"_id": _id(each.state_key)}, [{"$set": {"expires_at": self._prepared_expiry(each)}}], upsert=True
+                {"_id": _id(state.state_key)}, [{"$set": {"expires_at": self._prepared_expiry(state)}}], upsert=True
             )
-            for each in states
+            for state in states
         ]
         try:
             await self._states.bulk_write(made, ordered=False)
-        except BulkWriteError as error:  # of two that insert at once, one finds the other's
-            if any(each["code"] != DUPLICATE_KEY for each in error.details["writeErrors"]):
+        except BulkWriteError as error:  # of two concurrent inserts, one finds the document of the other
+            if any(failure["code"] != DUPLICATE_KEY for failure in error.details["writeErrors"]):
                 raise
 
     async def write(self, states: Sequence[PersistentState], *, run_id: str, session: AsyncClientSession) -> None:
-        await self._states.bulk_write([self._update(each, run_id) for each in states], session=session)
+        await self._states.bulk_write([self._update(state, run_id) for state in states], session=session)
 
     def _update(self, state: PersistentState, run_id: str) -> UpdateOne:
         value = as_storable({"value": state.value})["value"]
@@ -68,7 +72,7 @@ class KeptStateStore:
 
 
 def _id(place: StateKey) -> Document:
-    """Fields in this order: MongoDB compares embedded documents by it."""
+    """Builds the id with its fields in this order: MongoDB compares embedded documents by it."""
     return {
         "app_id": place.app_id,
         "workflow": place.workflow,

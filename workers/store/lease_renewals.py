@@ -1,4 +1,4 @@
-"""Lease renewals: what a heartbeat writes and reads, from a thread of its own over a client of its own."""
+"""Lease renewals: the reads and writes of a heartbeat, from its own thread over its own client."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,15 +15,14 @@ class LeaseRenewals:
         self._lease_s = lease_s
         self._client: MongoClient[dict[str, Any]] = MongoClient(
             url,
-            readPreference="primary",  # a secondary may show an owner from before our claim: taken over, we would think
+            readPreference="primary",  # a secondary may show the owner before our claim: it looks like a takeover
             serverSelectionTimeoutMS=timeout_ms,
             connectTimeoutMS=timeout_ms,
             socketTimeoutMS=timeout_ms,
-            retryWrites=False,  # the next beat is the retry
+            retryWrites=False,  # the next beat retries
             appname="unattended-heartbeat",
         )
-        # Explicit, whatever the URL or the server's default says: an old primary that no member follows any more must
-        # not tell us that a lease is renewed.
+        # Overrides the URL and the server's default: an old primary without followers must not confirm a renewal.
         majority = WriteConcern(w="majority", j=True, wtimeout=timeout_ms)
         self._runs = self._client[database].get_collection("runs", write_concern=majority)
 
@@ -34,7 +33,7 @@ class LeaseRenewals:
         """Renews the leases that are still held under these claims; returns how many."""
         until = [{"$set": {"lease.until": lease_extension(self._lease_s)}}]
         return self._runs.bulk_write(
-            [UpdateOne(owned_query(each), until) for each in claims], ordered=False
+            [UpdateOne(owned_query(claim), until) for claim in claims], ordered=False
         ).matched_count
 
     def owners(self, run_ids: Sequence[str]) -> dict[str, tuple[int, str]]:
@@ -43,7 +42,7 @@ class LeaseRenewals:
         return {document["_id"]: (document["lease"]["token"], document["state"]) for document in found}
 
     def cancel_requests(self, run_ids: Sequence[str]) -> dict[tuple[str, int], str]:
-        """Returns who asks to cancel, by run and newest token."""
+        """Returns the requesters of cancellations, by run and newest token."""
         query = {"_id": {"$in": list(run_ids)}, "cancel_requested": {"$type": "object"}}
         found = self._runs.find(query, {"lease.token": 1, "cancel_requested": 1})
-        return {(each["_id"], each["lease"]["token"]): each["cancel_requested"]["by"] for each in found}
+        return {(run["_id"], run["lease"]["token"]): run["cancel_requested"]["by"] for run in found}

@@ -1,6 +1,6 @@
-"""The name of a limit, as `held_by` has it: `app:acme`, `workflow:Digest`, `rate:acme`, `budget:…`, `order:…`.
+"""The name of a limit in `held_by`: `app:acme`, `workflow:Digest`, `rate:acme`, `budget:…`, `order:…`.
 
-A run that a limit has released keeps the name with a mark, `released:app:acme`, until a worker claims it.
+A released run keeps the name with a prefix, `released:app:acme`, until a worker claims it.
 """
 
 from dataclasses import dataclass
@@ -36,17 +36,17 @@ class LimitName:
         return _HOLDS.get(self.kind, HoldKind.CONCURRENCY)
 
     @property
-    def released(self) -> str:
-        """The `held_by` of a run that it has released."""
+    def released_name(self) -> str:
+        """The `held_by` of a run that this limit has released."""
         return f"{RELEASED_PREFIX}{self}"
 
 
 def parse_limit(held_by: str) -> LimitName | None:
-    """None for a run that was released, and for a kind that this version does not know."""
+    """Returns None for a released run, and for a kind that this version does not know."""
     kind, separator, name = held_by.partition(":")
     return LimitName(_KINDS[kind], name) if separator and kind in _KINDS else None
 
 
 def range_of(kind: LimitKind) -> dict[str, str]:
-    """The bounds of all names of this kind, for an index."""
+    """Returns the bounds of all names of this kind, for an index."""
     return {"$gte": f"{kind.value}:", "$lt": f"{kind.value};"}

@@ -1,4 +1,4 @@
-"""The run repository in memory: the twin of the one in MongoDB, held to the same contract suite."""
+"""The run repository in memory. It passes the same contract suite as the one in MongoDB."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -24,7 +24,7 @@ from workflows.context.reads.persistent_states import PersistentState
 
 
 class MemoryRunRepository:
-    """What one owner of runs does to them; several may share one store."""
+    """The operations of one owner on runs; several owners may share a store."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class MemoryRunRepository:
         return {lane: max(r["priority"] for r in self._store.runs.values() if r.get("lane") == lane) for lane in lanes}
 
     def _ready_in(self, lane: str) -> Iterator[Document]:
-        """The most urgent first, then the oldest."""
+        """Lists the ready runs of a lane: the most urgent first, then the oldest."""
         found = [run for run in self._store.runs.values() if run.get("lane") == lane and self._is_claimable(run)]
         return iter(sorted(found, key=lambda run: (-run["priority"], run["_id"])))
 
@@ -98,21 +98,21 @@ class MemoryRunRepository:
         return self._as_claim(run) if run is not None and is_owned else None
 
     async def renew(self, claim: Claim) -> None:
-        self._owned(claim)["lease"]["until"] = self._store.clock() + self._lease
+        self._require_owned(claim)["lease"]["until"] = self._store.clock() + self._lease
 
     async def hold(self, claim: Claim, hold: Hold) -> RunState:
-        run = self._owned(claim, to=RunState.QUEUED)
+        run = self._require_owned(claim, to=RunState.QUEUED)
         never_began = run["started_at"] == run["claimed_at"]
         anew = dict.fromkeys(("started_at", "package_version")) if never_began else {}
-        return await self._give_up(run, RunState.QUEUED, {**_held(hold), **anew})
+        return await self._give_up(run, RunState.QUEUED, {**_hold_fields(hold), **anew})
 
     async def put_on_hold(self, claim: Claim, hold: Hold, *, reason: str) -> RunState:
-        run = self._owned(claim, to=RunState.QUEUED)
+        run = self._require_owned(claim, to=RunState.QUEUED)
         add_history(run, "held", reason, self._store.clock())
-        return await self._give_up(run, RunState.QUEUED, _held(hold))
+        return await self._give_up(run, RunState.QUEUED, _hold_fields(hold))
 
     async def pin_package(self, claim: Claim, version: str) -> None:
-        self._owned(claim)["package_version"] = version
+        self._require_owned(claim)["package_version"] = version
 
     async def commit_turn(
         self,
@@ -124,17 +124,17 @@ class MemoryRunRepository:
         writes: Sequence[DocumentWrite] = (),
     ) -> None:
         self._write_turn(claim, number, turn)
-        run, moved = self._owned(claim), as_stored(checkpoint)
+        run, moved = self._require_owned(claim), as_stored(checkpoint)
         if run["turn"] != number - 1:
             raise LeaseLostError(claim)
         if writes:
             self._store.write_documents(writes, ())
-        # Only losses without a turn in between count against the run.
+        # Only losses without a turn in between are charged to the run.
         run |= {"turn": number, "worker_losses": 0, "losses_alone": 0, **moved}
 
     async def keep_open_turn(self, claim: Claim, *, number: int, turn: Mapping[str, Any]) -> None:
         self._write_turn(claim, number, turn)
-        self._owned(claim)
+        self._require_owned(claim)
 
     def _write_turn(self, claim: Claim, number: int, turn: Mapping[str, Any]) -> None:
         key = f"{claim.run_id}:{number}"
@@ -145,9 +145,9 @@ class MemoryRunRepository:
         self._store.turns[key] = as_stored({"_id": key, **turn, **owner})
 
     async def record_answer(self, claim: Claim, answer: Mapping[str, Any]) -> None:
-        run = self._owned(claim)
+        run = self._require_owned(claim)
         answers = run.get("answers") or []
-        if all((each.get("question") or {}).get("id") != answer["question"]["id"] for each in answers):
+        if all((known.get("question") or {}).get("id") != answer["question"]["id"] for known in answers):
             run["answers"] = [*answers, as_stored({"at": self._store.clock(), **answer})]
 
     async def finish(
@@ -159,7 +159,7 @@ class MemoryRunRepository:
         writes: Sequence[DocumentWrite] = (),
         states: Sequence[PersistentState] = (),
     ) -> RunState:
-        run, end, now = self._owned(claim, to=state), as_stored(record), self._store.clock()
+        run, end, now = self._require_owned(claim, to=state), as_stored(record), self._store.clock()
         if (writes or states) and state not in AT_REST:
             self._store.write_documents(writes, states)
         add_history(run, state.value, str((record.get("outcome") or {}).get("reason", "")), now)
@@ -172,7 +172,7 @@ class MemoryRunRepository:
         return state
 
     async def requeue(self, claim: Claim, *, delay: timedelta, counts_as_attempt: bool, reason: str) -> RunState:
-        run, now = self._owned(claim, to=RunState.QUEUED), self._store.clock()
+        run, now = self._require_owned(claim, to=RunState.QUEUED), self._store.clock()
         due = now + timedelta(milliseconds=int(delay.total_seconds() * 1000))
         add_history(run, "retry" if counts_as_attempt else "handed_back", reason, now)
         if delay:
@@ -187,19 +187,22 @@ class MemoryRunRepository:
         }
         return await self._give_up(run, RunState.QUEUED, queued)
 
-    async def _give_up(self, run: Document, state: RunState, left: Mapping[str, Any]) -> RunState:
-        """Writes `left` without awaiting; a run that is to be cancelled ends instead, and says what it has used."""
+    async def _give_up(self, run: Document, state: RunState, fields: Mapping[str, Any]) -> RunState:
+        """Writes `fields` without awaiting.
+
+        A run with a cancellation request is cancelled instead, with its usage so far.
+        """
         clear_lease(run)
-        run |= {**left, "state": state.value}
+        run |= {**fields, "state": state.value}
         requested = run["cancel_requested"]
         if requested is None:
             return state
         end_as_cancelled(run, by=requested["by"], now=self._store.clock())
-        if "usage" not in left:
+        if "usage" not in fields:
             run["usage"] = as_stored((await self.usage_totals(run["_id"])).as_json())
         return RunState.CANCELLED
 
-    def _owned(self, claim: Claim, *, to: RunState | None = None) -> Document:
+    def _require_owned(self, claim: Claim, *, to: RunState | None = None) -> Document:
         run = self._store.runs.get(claim.run_id)
         if run is None or run["lease"]["token"] != claim.token or run["state"] != RunState.RUNNING.value:
             raise LeaseLostError(claim)
@@ -230,6 +233,6 @@ class MemoryRunRepository:
         return await self._store.usage_totals(run_id)
 
 
-def _held(hold: Hold) -> Document:
+def _hold_fields(hold: Hold) -> Document:
     held = {"hold": hold.kind.value, "held_by": hold.by}
     return held if hold.until is None else as_stored({**held, "held_until": hold.until})

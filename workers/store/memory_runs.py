@@ -1,7 +1,7 @@
-"""Runs and turns in memory, with the rules that the store has in MongoDB: for `unattended run`, and for fast tests.
+"""Runs and turns in memory, with the rules of MongoDB: for `unattended run` and fast tests.
 
-Documents are kept as BSON would give them back, so that what cannot be stored there is refused here as well. Each
-operation is one step of the event loop: what MongoDB does in one command is atomic here, too.
+Documents are stored as BSON would return them, so values that MongoDB refuses are refused here as well. Each operation
+is one step of the event loop, so commands are atomic as in MongoDB.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -60,7 +60,7 @@ class MemoryRuns:
         self.turns: dict[str, Document] = {}
 
     def clock(self) -> datetime:
-        """The time in whole milliseconds, as BSON keeps it."""
+        """Returns the time in whole milliseconds, as BSON stores it."""
         now = self._clock()
         return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
@@ -71,7 +71,7 @@ class MemoryRuns:
         return as_stored(self.turns[f"{run_id}:{number}"])
 
     async def insert(self, request: RunRequest) -> Accepted:
-        """A second request for the same event gets the first one's run."""
+        """Inserts a run. A second request for the same event gets the first run."""
         for run in self.runs.values():
             if run["dedupe_key"] == request.dedupe_key:
                 return Accepted(run["_id"], created=False)
@@ -83,11 +83,14 @@ class MemoryRuns:
         return Accepted(run["_id"], created=True, ready="lane" in run)
 
     async def release_next_in_order(self, key: str) -> str | None:
-        """Makes the first run that waits for this order key its head; None while the key has a head, or none waits."""
+        """Makes the first run that waits for this order key its head.
+
+        Returns None while the key has a head, or if none waits.
+        """
         waiting = self._waiting_for(key)
         if self._head_of(key) is not None or not waiting:
             return None
-        run = min(waiting, key=lambda each: (each["order"]["seq"], each["_id"]))
+        run = min(waiting, key=lambda run: (run["order"]["seq"], run["_id"]))
         is_later = run["not_before"] is not None and run["not_before"] > self.clock()
         run |= {"order_head": key, "hold": None, "ready_at": self.clock(), "wakes": 0}
         run |= {"wake_at": run["not_before"] if is_later else self.clock() + self._republish_after}
@@ -105,7 +108,10 @@ class MemoryRuns:
         return [run["_id"] for run in held]
 
     async def request_cancel(self, run_id: str, *, by: str) -> RunState:
-        """Cancels a run that waits; its owner ends one that is running. Returns the state it has now."""
+        """Cancels a waiting run; marks a running one for its owner.
+
+        Returns the state of the run.
+        """
         run = self.runs[run_id]
         state = RunState(run["state"])
         if state is RunState.RUNNING:
@@ -117,7 +123,10 @@ class MemoryRuns:
         return state
 
     async def reclaim_expired(self) -> Mapping[str, RunState]:
-        """Charges each run whose lease ran out with the loss of its worker; returns what became of it."""
+        """Charges each run with an expired lease with the loss of its worker.
+
+        Returns the new state of each.
+        """
         now = self.clock()
         expired = [
             run for run in self.runs.values() if run["state"] == RunState.RUNNING.value and run["lease"]["until"] < now
@@ -155,7 +164,7 @@ class MemoryRuns:
 
 
 def as_stored(document: Mapping[str, Any]) -> Document:
-    """A copy as BSON gives it back; BSONError for what it cannot hold."""
+    """Returns a copy as BSON returns it. Raises BSONError for values that BSON cannot hold."""
     data = encode(document)
     if len(data) > _MAX_DOCUMENT:
         raise DocumentTooLarge(f"a document of {len(data)} bytes is larger than 16 MB")
@@ -163,7 +172,7 @@ def as_stored(document: Mapping[str, Any]) -> Document:
 
 
 def lane_of(run: Mapping[str, Any]) -> str:
-    """A suspect of killing its workers waits in a lane that only processes of their own serve."""
+    """Returns the lane of a run: suspects have lanes that only isolated processes serve."""
     return f"{ISOLATED_LANE_PREFIX if run['worker_losses'] >= SUSPECT_LOSSES else ''}{run['app_id']}"
 
 

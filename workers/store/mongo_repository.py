@@ -1,13 +1,13 @@
 """The run repository in MongoDB: every write of an owner carries the fencing token of its claim.
 
-1. `claim` makes a queued run ours for the length of a lease and gives us a token higher than any before.
-2. `commit_turn` first writes the turn, then moves the run on. The run document is the commit point: a turn
-   counts when the run says so, and only the newest token can make it say so.
+1. `claim` makes this process the owner of a queued run for the length of a lease, with a token higher than any before.
+2. `commit_turn` first writes the turn, then moves the run on. The run document is the commit point: a turn counts if
+   the run document says so, and only the newest token can write that.
 3. `finish` and `requeue` give the run up. The token stays in the document, so that it keeps growing.
-4. What a package writes back to a database goes into one transaction with the step that owes it: a stale owner
-   writes nothing, and what a redone turn owes is written once.
+4. Write-backs of a package are written in one transaction with the step that owes them: a stale owner writes nothing,
+   and the writes of a repeated turn are made once.
 
-Lease times are the database's clock ($$NOW): workers' clocks may differ, one server's does not.
+Lease times are the database's clock ($$NOW): clocks of workers may differ, that of one server does not.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -49,12 +49,12 @@ def owned_query(claim: Claim) -> Document:
 
 _FREE: Document = {"hold": None, "$expr": {"$lte": ["$not_before", "$$NOW"]}}  # null sorts before every date
 BEATS_PER_LEASE = 6  # see `workers.process.heartbeat`
-MIN_FIND_TIMEOUT_S = 1.0  # a lease of a few seconds is no reason to take a busy database for a slow one
+MIN_FIND_TIMEOUT_S = 1.0  # with a lease of a few seconds a busy database must not count as slow
 LANE_ORDER = (("priority", DESCENDING), ("_id", ASCENDING))
 
 
-# Answered by skipping through the index, a seek for each lane (DISTINCT_SCAN): the order is the index's own.
-# `$exists` in the place of `$gte` would read every ready run's document.
+# Skips through the index with a seek for each lane (DISTINCT_SCAN), since the order is that of the index.
+# `$exists` instead of `$gte` would read the document of every ready run.
 FIRST_OF_EACH: list[Mapping[str, object]] = [
     {"$match": {"lane": {"$gte": ""}}},
     {"$sort": {"lane": ASCENDING, "priority": DESCENDING, "_id": ASCENDING}},
@@ -64,7 +64,7 @@ _MAX_LANES_IN_ONE_ANSWER = 100_000
 
 
 def find_timeout_s(lease_s: int) -> float:
-    """How long it may take to find the documents of one write."""
+    """Returns the time limit for finding the documents of one write."""
     return max(lease_s / BEATS_PER_LEASE / 2, MIN_FIND_TIMEOUT_S)
 
 
@@ -78,10 +78,15 @@ def _hold_fields(hold: Hold) -> Document:
 
 
 def version_by_workflow(versions: Mapping[str, str]) -> Document | None:
-    """None for what this process does not know yet: it is pinned when its package is loaded."""
+    """Returns an expression for the version of a workflow.
+
+    It is None for a workflow that this process does not know yet; the run is pinned when its package is loaded.
+    """
     if not versions:
         return None
-    known = [{"case": {"$eq": ["$workflow", literal(name)]}, "then": literal(each)} for name, each in versions.items()]
+    known = [
+        {"case": {"$eq": ["$workflow", literal(name)]}, "then": literal(version)} for name, version in versions.items()
+    ]
     return {"$switch": {"branches": known, "default": None}}
 
 
@@ -96,9 +101,10 @@ class MongoRunRepository:
         states: KeptStateStore | None = None,
         run_format: int = RUN_FORMAT,
     ) -> None:
-        """`versions` are those of the packages as this process has them now: a run is pinned by its first claim.
-        `states` keeps what a run that succeeds leaves to later ones. `run_format`: runs of a newer one are left to
-        newer workers."""
+        """`versions` are those of the packages in this process: a run is pinned by its first claim.
+
+        `states` stores values for later runs. `run_format`: runs of a newer format are left to newer workers.
+        """
         self._format = run_format
         self._store = store
         self._versions = versions
@@ -112,14 +118,17 @@ class MongoRunRepository:
         self._lease_s = lease_s
 
     async def claim(self, run_id: str) -> Claim | None:
-        """None when there is nothing to do: finished, held, not due yet, or another owner has it."""
+        """Claims the run. Returns None if it has ended, is held, is not due, or has another owner."""
         return await self._claim({"_id": run_id, "state": {"$in": source_states(RunState.RUNNING)}, **_FREE})
 
     async def claim_first(self, lane: str, *, preferred: str | None = None, urgency: int = 0) -> Claim | None:
-        """The run of this lane that is next. A preferred one of the same urgency spares many workers a race for one."""
+        """Claims the next run of this lane.
+
+        A preferred run of the same urgency avoids a race of many workers for the first one.
+        """
         waiting = {"state": {"$in": source_states(RunState.RUNNING)}, **_FREE}
         if lane.startswith(ISOLATED_LANE_PREFIX):
-            owner = f"{self._owner}/alone-{uuid4().hex[:8]}"  # whose work it is, and who has started that process
+            owner = f"{self._owner}/alone-{uuid4().hex[:8]}"  # the owner, and the worker that started its process
             return await self._claim({"lane": lane, **waiting}, sort=LANE_ORDER, alone_as=owner)
         if preferred is not None:
             claim = await self._claim({"_id": preferred, "lane": lane, "priority": {"$gte": urgency}, **waiting})
@@ -151,10 +160,10 @@ class MongoRunRepository:
             "format": {"$max": ["$format", self._format]},
         }
         document = await self._store.runs.find_one_and_update(
-            {**claimable, "format": {"$not": {"$gt": self._format}}},  # or none: runs of an older version
+            {**claimable, "format": {"$not": {"$gt": self._format}}},  # missing in runs of an older version
             [{"$set": taken}],
             sort=sort,
-            hint="by_lane" if sort else None,  # else a plan might be kept that sorts the backlog
+            hint="by_lane" if sort else None,  # otherwise MongoDB might cache a plan that sorts the backlog
             return_document=ReturnDocument.AFTER,
         )
         if document is None:
@@ -162,24 +171,33 @@ class MongoRunRepository:
         return Claim(run_id=document["_id"], owner=owner, token=document["lease"]["token"], document=document)
 
     async def find_claim(self, run_id: str, token: int) -> Claim | None:
-        """What another process of this machine has claimed for this one; None when the lease is gone already."""
+        """Returns a claim that another process of this machine made for this one.
+
+        Returns None if the lease is gone already.
+        """
         document = await self._store.runs.find_one(
             {"_id": run_id, "lease.token": token, "state": RunState.RUNNING.value}
         )
         return None if document is None else Claim(run_id, document["lease"]["owner"], token, document)
 
     async def hold(self, claim: Claim, hold: Hold) -> RunState:
-        """Back to the queue before anything was done: over a limit. Neither an attempt nor a start; or cancelled."""
+        """Requeues a run over a limit, counting neither attempt nor start. Cancels it if requested."""
         never_began = {"$eq": ["$started_at", "$claimed_at"]}
         anew = {name: {"$cond": [never_began, None, f"${name}"]} for name in ("started_at", "package_version")}
         return await self._give_up_run(claim, RunState.QUEUED, {**_hold_fields(hold), **anew})
 
     async def put_on_hold(self, claim: Claim, hold: Hold, *, reason: str) -> RunState:
-        """The same of a run that was worked on: it goes on after its last turn. No attempt either; or cancelled."""
+        """Holds a run that has begun; it resumes after its last turn.
+
+        Counts no attempt. Cancels the run if that was requested.
+        """
         return await self._give_up_run(claim, RunState.QUEUED, {**_hold_fields(hold), **append_history("held", reason)})
 
     async def renew(self, claim: Claim) -> None:
-        """For a process that is about to take the claim over; each owner has a heartbeat for this otherwise."""
+        """Renews one lease, for a process that is about to take the claim over.
+
+        All other owners renew by their heartbeat.
+        """
         await self._write(claim, [{"$set": {"lease.until": lease_extension(self._lease_s)}}])
 
     async def pin_package(self, claim: Claim, version: str) -> None:
@@ -196,14 +214,14 @@ class MongoRunRepository:
     ) -> None:
         await self._write_turn(claim, number, turn)
         crash_point("turn written")
-        # A run that gets on is not what kills its workers: only losses without a turn in between count as its own.
+        # A run that makes progress does not kill its workers: only losses without a turn in between are charged.
         moved = {"$set": {"turn": number, "worker_losses": 0, "losses_alone": 0, **checkpoint}}
         await self._write(claim, moved, extra_query={"turn": number - 1}, writes=writes)
 
     async def keep_open_turn(self, claim: Claim, *, number: int, turn: Mapping[str, Any]) -> None:
-        """The steps of a turn that is not finished. The run counts it later, when the whole turn is in its place."""
+        """Stores the steps of an unfinished turn. The run counts it when the turn is complete."""
         await self._write_turn(claim, number, turn)
-        # The turn alone does not tell a stale owner: the new one may have written nothing yet.
+        # The turn alone does not reveal a stale owner: the new one may have written nothing yet.
         if await self._store.runs.find_one(owned_query(claim), {"_id": 1}) is None:
             raise LeaseLostError(claim)
         crash_point("open turn kept")
@@ -221,8 +239,8 @@ class MongoRunRepository:
         key = f"{claim.run_id}:{number}"
         owner = {"run_id": claim.run_id, "app_id": claim.document["app_id"], "number": number, "token": claim.token}
         try:
-            # Replaces what an older owner left without committing it; a newer owner's turn does not match
-            # the filter, so the upsert runs into its `_id` instead of over it.
+            # Replaces the uncommitted turn of an older owner. The turn of a newer owner does not match the filter,
+            # so the upsert fails on its `_id` instead of overwriting it.
             replacement = ReplaceOne({"_id": key, "token": {"$lte": claim.token}}, {**turn, **owner}, upsert=True)
             await self._turns.submit(replacement)
         except DuplicateKeyError:
@@ -240,8 +258,10 @@ class MongoRunRepository:
         writes: Sequence[DocumentWrite] = (),
         states: Sequence[PersistentState] = (),
     ) -> RunState:
-        """`record` is what the run document keeps of its end: outcome, usage, the last context, errors. What only rests
-        would outlive a wish to cancel it that came too late for its owner to hear: it is cancelled."""
+        """Ends the run. `record` holds its outcome, usage, last context and errors.
+
+        A run that would rest is cancelled instead if a cancellation was requested too late for its owner to notice.
+        """
         reason = str((record.get("outcome") or {}).get("reason", ""))
         end = {
             **{name: literal(value) for name, value in record.items()},
@@ -256,7 +276,10 @@ class MongoRunRepository:
         return state
 
     async def requeue(self, claim: Claim, *, delay: timedelta, counts_as_attempt: bool, reason: str) -> RunState:
-        """Back to the queue, after a transient failure or when this worker shuts down; or cancelled."""
+        """Requeues the run after a transient failure or on shutdown.
+
+        Cancels it if that was requested.
+        """
         due = {"$add": ["$$NOW", int(delay.total_seconds() * 1000)]}
         queued = {
             **CLEAR_LEASE,
@@ -287,7 +310,7 @@ class MongoRunRepository:
         return await self._usage.submit(run_id)
 
     async def _give_up_run(self, claim: Claim, state: RunState, fields: Document) -> RunState:
-        """A run that somebody has asked to cancel ends instead, and says what it used up to here."""
+        """Gives the run up. Cancels it instead if requested, with its usage so far."""
         fields = {**fields, "state": state.value}
         try:
             await self._write(claim, [{"$set": fields}], to=state, extra_query={"cancel_requested": None})

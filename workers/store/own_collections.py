@@ -1,4 +1,4 @@
-"""Our own collections: what packages neither read nor write, in a database that may also hold users' data."""
+"""Our own collections, which packages neither read nor write. Their database may also hold users' data."""
 
 from workflows.context.documents.database_queries import is_system_collection
 
@@ -30,7 +30,7 @@ OWN_COLLECTIONS = frozenset(
 
 
 def refusal_reason(database: str, collection: str, *, own_database: str) -> str | None:
-    """Why a package may not touch this place; None when it may."""
+    """Returns why a package may not use this collection; None if it may."""
     if is_system_collection(database, collection):
         return f"{database}.{collection} belongs to the database server"
     if database == own_database and collection in OWN_COLLECTIONS:

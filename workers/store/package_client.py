@@ -1,6 +1,6 @@
-"""The package client: what tools are given instead of the driver's client, its databases, collections and cursors.
+"""The package client: the replacement for the driver's client, databases, collections and cursors in tools.
 
-It holds names and functions, never the driver's objects, so that no attribute of it leads to another database.
+It holds names and functions, never the driver's objects, so that no attribute leads to another database.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping
@@ -19,9 +19,9 @@ from workflows.compat.databases import DatabaseNotAllowedError
 Document = dict[str, Any]
 T = TypeVar("T")
 
-BATCH = 100  # documents that an iteration takes at once from the driver
+BATCH = 100  # documents that an iteration reads from the driver at once
 
-# By how many of its positional arguments a method may be given; a session is one of the further ones.
+# The maximum of positional arguments of each method; further ones would include a session.
 READS = {"find": 4, "find_one": 4, "aggregate": 1, "distinct": 2, "count_documents": 1, "estimated_document_count": 0}
 WRITES = {
     "insert_one": 1,
@@ -41,7 +41,7 @@ CURSORS = ("find", "aggregate")
 CHANGES_OF_A_CURSOR = frozenset(
     {"allow_disk_use", "batch_size", "collation", "hint", "limit", "max_time_ms", "skip", "sort"}
 )
-# What else a method takes by name goes into the command that is sent, where it could mean anything.
+# Other keywords would go into the command that is sent, where they could mean anything.
 KEYWORDS = CHANGES_OF_A_CURSOR | {
     "allowDiskUse",
     "array_filters",
@@ -73,7 +73,7 @@ KEYWORDS = CHANGES_OF_A_CURSOR | {
 
 @dataclass(frozen=True, slots=True)
 class CollectionCall:
-    """A method of a collection, with what it is given. `changes` are made to the cursor that it gives."""
+    """A method call on a collection. `changes` are applied to the cursor that it returns."""
 
     database: str
     collection: str
@@ -88,7 +88,7 @@ Fetch = Callable[[int | None], Awaitable[list[Document]]]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What the parts of the client can do: none of it leads to the driver."""
+    """The operations of the client. None of them leads to the driver."""
 
     check: Callable[[Any], None]
     run: Callable[[CollectionCall], Awaitable[Any]]
@@ -97,11 +97,11 @@ class Access:
 
 
 class UnservedError(DatabaseNotAllowedError, AttributeError):
-    """An attribute that the driver has and packages are not given, so that `hasattr` is false."""
+    """A driver attribute that packages do not get. An AttributeError, so that `hasattr` is false."""
 
 
 class PackageClient:
-    """What `get_mongo_client` gives: `client["shop"]`, `client.shop` and `client.get_database("shop")`."""
+    """The result of `get_mongo_client`: `client["shop"]`, `client.shop`, `client.get_database("shop")`."""
 
     __slots__ = ("_access",)
 
@@ -124,7 +124,7 @@ class PackageClient:
 
 
 class PackageDatabase:
-    """A database that is allowed: its collections by index or attribute, and their names."""
+    """An allowed database: its collections by index or attribute, and their names."""
 
     __slots__ = ("_access", "_name")
 
@@ -156,7 +156,10 @@ class PackageDatabase:
 
 
 class PackageCollection:
-    """A collection with the methods of METHODS; `collection.archive` is the collection of that longer name."""
+    """A collection with the methods of METHODS.
+
+    `collection.archive` is the collection with that longer name.
+    """
 
     __slots__ = ("_access", "_database", "_name")
 
@@ -197,7 +200,10 @@ class PackageCollection:
 
 
 class PackageCursor:
-    """The documents of a `find` or an `aggregate`, which is sent when it is awaited or the first of them is read."""
+    """The documents of a `find` or an `aggregate`.
+
+    The command is sent when the cursor is awaited or its first document is read.
+    """
 
     __slots__ = ("_access", "_buffer", "_call", "_fetch")
 
@@ -220,7 +226,7 @@ class PackageCursor:
         return change
 
     def __await__(self) -> Generator[Any, None, "PackageCursor"]:
-        """Sends it: `await collection.aggregate(…)`, as one driver has it; the other gives the cursor at once."""
+        """Sends the command: one driver has `await collection.aggregate(…)`, the other returns a cursor."""
         return self._send().__await__()
 
     async def _send(self) -> "PackageCursor":
@@ -248,7 +254,7 @@ class PackageCursor:
         return await anext(self)
 
     async def close(self) -> None:
-        """Nothing more is read."""
+        """Stops reading."""
         self._buffer = []
         self._fetch = _fetch_nothing
 
@@ -264,7 +270,7 @@ async def _fetch_nothing(count: int | None) -> list[Document]:
 
 
 async def _drop_traceback(work: Awaitable[T]) -> T:
-    """What the driver raises, without the frames in which it was raised: they hold the driver's objects."""
+    """Removes the frames of the driver from its errors: they hold the driver's objects."""
     try:
         return await work
     except Exception as error:  # noqa: BLE001 -- whatever it is, the tool handles it
@@ -274,11 +280,14 @@ async def _drop_traceback(work: Awaitable[T]) -> T:
 
 
 def _add_ids(method: str, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
-    """Gives the documents that are to be inserted their `_id`, as the driver does: tools read it there."""
+    """Adds missing `_id` fields to the documents to insert, as the driver does.
+
+    Tools read them there.
+    """
     if method not in ("insert_one", "insert_many"):
         return
-    given = arguments[0] if arguments else keywords.get("document", keywords.get("documents"))
-    for document in [given] if method == "insert_one" else given if isinstance(given, list | tuple) else []:
+    documents = arguments[0] if arguments else keywords.get("document", keywords.get("documents"))
+    for document in [documents] if method == "insert_one" else documents if isinstance(documents, list | tuple) else []:
         if isinstance(document, MutableMapping):
             document.setdefault("_id", ObjectId())
 

@@ -1,8 +1,8 @@
-"""Package databases: the client that tools are given, for the databases that the operator's file allows.
+"""Package databases: the client for tools, limited to the databases that the operator's file allows.
 
-Each call is checked before it is carried out: its database, its collection, its method and what it sends. That is a
-guard against accidents and not a sandbox, since a tool is Python in this process. A call runs on the loop of the
-process's own client, whichever loop the tool has.
+Each call is checked before it runs: its database, its collection, its method and its content. That guards against
+accidents and is not a sandbox, since a tool is Python in this process. A call runs on the loop of the process's client,
+whatever loop the tool has.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class PackageDatabases:
-    """`connect` gives the process's client of MongoDB, which belongs to `loop`."""
+    """`connect` returns the process's MongoDB client, which belongs to `loop`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class PackageDatabases:
         return PackageClient(self._access())
 
     def _access(self) -> Access:
-        """Functions that hold this object where no attribute leads to it."""
+        """Returns functions that hold this object without an attribute that leads to it."""
 
         async def run(call: CollectionCall) -> Any:
             checked = _check_and_copy(call)
@@ -81,7 +81,7 @@ class PackageDatabases:
     def _collection(self, call: CollectionCall) -> AsyncCollection[Document]:
         self._check(call.database)
         check_collection(call.database, call.collection)
-        # Times without a zone, as the driver gives them by itself: the tools were written for that.
+        # Times have no zone, as in the driver by default: tools were written for that.
         database = self._connect().get_database(call.database, codec_options=CodecOptions())
         return database.get_collection(call.collection)
 
@@ -112,7 +112,7 @@ class PackageDatabases:
 
 
 def check_database(name: Any, *, allowed: frozenset[str], own_database: str) -> None:
-    """DatabaseNotAllowedError unless it is a text that the operator's file names."""
+    """Raises DatabaseNotAllowedError unless the name is in the operator's file."""
     if type(name) is not str:
         raise DatabaseNotAllowedError("the name of a database is a text")
     if name.lower() == own_database.lower() or is_system_collection(name, "") or name not in allowed:
@@ -127,18 +127,20 @@ async def _await_made(make: Callable[[], Awaitable[T]]) -> T:
 
 
 def _check_and_copy(call: CollectionCall) -> CollectionCall:
-    """The call with copies of what is sent, so that nothing of it changes after it was checked. Made by the caller:
-    copies of many documents would hold up the loop of the process, and all runs with it."""
+    """Checks the call; returns it with copies of its content, which cannot change afterwards.
+
+    The caller's thread makes the copies: many documents would block the loop of the process, and all its runs.
+    """
     if call.method not in METHODS:
         raise DatabaseNotAllowedError(f"{call.method} of a collection is not served to packages")
     unserved = next((name for name, _ in call.changes if name not in CHANGES_OF_A_CURSOR), None)
     if unserved is not None:
         raise DatabaseNotAllowedError(f"{unserved} of a cursor is not served to packages")
     arguments, keywords = copy_query(call.arguments), copy_query(call.keywords or {})
-    if keywords.get("session", call) is None:  # as helpers of packages pass it on
+    if keywords.get("session", call) is None:  # as helpers in packages pass it on
         del keywords["session"]
     _check_arguments(call, arguments, keywords)
-    changes = tuple((name, tuple(copy_query(each))) for name, each in call.changes)
+    changes = tuple((name, tuple(copy_query(values))) for name, values in call.changes)
     return replace(call, arguments=tuple(arguments), keywords=keywords, changes=changes)
 
 
@@ -150,5 +152,5 @@ def _check_arguments(call: CollectionCall, arguments: list[Any], keywords: dict[
         raise DatabaseNotAllowedError(f"{call.method} takes no {unknown} here; leave it out")
     if call.method == "aggregate":
         check_pipeline(keywords.get("pipeline", next(iter(arguments), None)), database=call.database)
-    if call.method not in ("insert_one", "insert_many"):  # what is inserted is data
+    if call.method not in ("insert_one", "insert_many"):  # inserted documents are data
         check_query([arguments, keywords])

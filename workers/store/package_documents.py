@@ -1,11 +1,11 @@
-"""Documents of packages in MongoDB: read and written for one app, whatever a package's query says.
+"""Documents of packages in MongoDB, read and written for one app, whatever the query of a package.
 
-Writes happen in one transaction with the step of the run that owes them: all of it or nothing, by the owner of
-the run only, and once, though a turn may be taken again.
+Writes are in one transaction with the step of the run that owes them: all or nothing, by the owner of the run only, and
+once, even if a turn is repeated.
 
-Each heartbeat writes to the run. One that comes between the beginning of a transaction and its last step undoes all of
-it, and the driver begins anew: what takes longer than from one beat to the next would never be done. So the documents
-must be found within a part of a beat, and a run whose documents are not fails an attempt, instead of many for nothing.
+Each heartbeat writes to the run. A heartbeat between the beginning of a transaction and its last step undoes all of it,
+and the driver begins again: a transaction longer than the interval between two beats would never finish. So the
+documents must be found within a part of that interval. Otherwise the run fails one attempt, instead of many.
 """
 
 import time
@@ -44,25 +44,28 @@ from workflows.context.documents.document_access import (
 from workflows.context.values.size_limits import TooLargeError, to_plain_json
 from workflows.context.values.value_types import is_same_value
 
-# Below the caller's deadline of 10 s: the server stops by itself, instead of working on for nobody.
+# Below the caller's deadline of 10 s, so that the server does not go on with an abandoned query.
 MAX_READ_MS = 9_000
-# Half of what is between two heartbeats of a lease of 30 s.
+# Half of the interval between two heartbeats of a lease of 30 s.
 FIND_TIMEOUT_S = 2.5
-# Longer than the server keeps locked what a dead worker was writing, and shorter than the driver tries again by itself.
+# Longer than the server locks the writes of a dead worker, and shorter than the retries of the driver.
 WRITE_TIMEOUT_S = 90.0
 WRITE_CONFLICT = 112
 MAX_SHOWN = 100
 
-# A year beyond Python's calendar is a fault of that value, not of the whole read.
+# A year beyond Python's calendar fails that value, not the whole read.
 _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
     tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_AUTO
 )
-# What this client cannot even send: odd names, numbers beyond 64 bits, half of a character.
+# Values that the client cannot send: odd names, numbers beyond 64 bits, lone surrogates.
 _UNSENDABLE = (InvalidName, BSONError, OverflowError, UnicodeError)
 
 
 class KeyTakenError(WriteRefusedError):
-    """A unique index holds a value, for a document that this app does not own, or one inserted just now."""
+    """A unique index has the value already.
+
+    It belongs to a document that this app does not own, or to one that was inserted just now.
+    """
 
 
 class PackageDocuments:
@@ -74,14 +77,17 @@ class PackageDocuments:
         find_timeout_s: float = FIND_TIMEOUT_S,
         write_timeout_s: float = WRITE_TIMEOUT_S,
     ) -> None:
-        """`found_within_s`: all documents of one transaction together."""
+        """`find_timeout_s`: the time limit for finding all documents of one transaction."""
         self._client = client
         self._own_database = own_database
         self._find_timeout_s = find_timeout_s
         self._write_timeout_s = write_timeout_s
 
     async def read(self, request: DocumentRead) -> Mapping[str, Any] | None:
-        """The newest one, projected on the server. Raises TimeoutError when the server needs too long."""
+        """Reads the newest matching document, projected on the server.
+
+        Raises TimeoutError if the server needs too long.
+        """
         why = refusal_reason(request.database, request.collection, own_database=self._own_database)
         if why is not None:
             raise ReadRefusedError(why)
@@ -102,9 +108,12 @@ class PackageDocuments:
             raise ReadRefusedError(_error_text(error)) from None
 
     async def check_writable(self, place: DocumentTarget) -> None:
-        """WriteRefusedError where a write could not change the document that is meant: one that says no owner, or, by
-        its `_id`, none of this app's. By another key a missing document is one that is yet to be inserted. What is not
-        found in the time that a write has is WriteTooSlowError here already."""
+        """Checks that a write could change the document that is meant.
+
+        Raises WriteRefusedError for a document without an owner, or, by its `_id`, of another app. By another key a
+        missing document is one to insert. Raises WriteTooSlowError if the document is not found within the time limit
+        of a write.
+        """
         own_write = DocumentWrite(**asdict(place), values={})
         self._check(own_write)
         found_by = time.monotonic() + self._find_timeout_s
@@ -144,8 +153,11 @@ class PackageDocuments:
     async def write_with(
         self, step: Callable[[AsyncClientSession], Awaitable[None]], writes: Sequence[DocumentWrite]
     ) -> None:
-        """The step of the run and all of these, or none. Conflicts with other writers are tried again by the driver,
-        for a while: then, or when the documents are not found in time, WriteTooSlowError."""
+        """Makes the step of the run and all writes in one transaction.
+
+        The driver repeats conflicting transactions for a while. After that, or if documents are not found in time,
+        raises WriteTooSlowError.
+        """
         for write in writes:
             self._check(write)
         give_up_at = time.monotonic() + self._write_timeout_s
@@ -155,8 +167,8 @@ class PackageDocuments:
             try:
                 for write in writes:
                     await self._write_document(write, session, deadline=found_by)
-                # Last: what a worker that is killed in here has written stays locked until the server gives the
-                # transaction up, after 60 s by default, and nobody can take a locked run over.
+                # The run is last: if the worker is killed here, its writes stay locked until the server ends the
+                # transaction, after 60 s by default, and a locked run cannot be reclaimed.
                 await step(session)
             except OperationFailure as error:
                 if error.code == WRITE_CONFLICT and writes and time.monotonic() > give_up_at:
@@ -168,7 +180,7 @@ class PackageDocuments:
         try:
             await self._in_transaction(all_of_it)
         except KeyTakenError:
-            # Two runs of one app may insert the same key at once. The second time it is found, unless another owns it.
+            # Two runs of an app may insert the same key at once. The repeat finds it, unless another app owns it.
             await self._in_transaction(all_of_it)
 
     def _check(self, write: DocumentWrite) -> None:
@@ -189,7 +201,7 @@ class PackageDocuments:
     async def _write_document(self, write: DocumentWrite, session: AsyncClientSession, *, deadline: float) -> None:
         try:
             collection = self._client[write.database].get_collection(write.collection, codec_options=_LENIENT)
-            own, newest = _own_document(write), [("_id", DESCENDING)]  # the one that a read of the same key gives
+            own, newest = _own_document(write), [("_id", DESCENDING)]  # the same document that a read finds
             found = await collection.find_one(
                 own,
                 dict.fromkeys(write.values, True),
@@ -202,7 +214,7 @@ class PackageDocuments:
             elif changed := {name: value for name, value in write.values.items() if _differs(found, name, value)}:
                 await collection.update_one({"_id": found["_id"]}, {"$set": changed}, session=session)
         except DuplicateKeyError:
-            # Not the server's text: it quotes what stands in the index.
+            # Not the server's text, which quotes values in the index.
             why = "a unique index of the collection holds one of its values already, for another document"
             raise KeyTakenError(str(write.refused_error(why))) from None
         except ExecutionTimeout:
@@ -229,14 +241,20 @@ def _key_condition(place: DocumentTarget | DocumentWrite) -> Any:
 
 
 def _new_document_query(write: DocumentWrite) -> dict[str, Any]:
-    """The snapshot has no such document. To insert one by its key alone would look through the collection once more."""
+    """Returns a query that matches no document, as the snapshot has none.
+
+    An upsert by the key alone would scan the collection once more.
+    """
     if write.key in TENANT_NAMES:
         return {"_id": ObjectId()}
     return _own_document(write) if write.key == "_id" else {"_id": ObjectId(), write.key: write.key_value}
 
 
 def _differs(document: Mapping[str, Any], name: str, value: Any) -> bool:
-    """From what a context was given of it. A date or an id that came as text and was left alone stays what it is."""
+    """Returns whether the value was changed since the context read it.
+
+    A date or an id that was read as text and left alone is unchanged.
+    """
     try:
         return name not in document or not is_same_value(to_plain_json(document[name]), value)
     except TooLargeError:
@@ -250,5 +268,5 @@ def _insertion(write: DocumentWrite) -> dict[str, Any]:
 
 def _error_text(error: OperationFailure) -> str:
     text = str(error.details.get("errmsg") if error.details else error)
-    # "not authorized on shop to execute command {...}" goes on with all that was sent.
+    # "not authorized on shop to execute command {...}" continues with the whole command.
     return text.partition(" to execute command")[0][:300]

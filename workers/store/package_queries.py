@@ -1,4 +1,7 @@
-"""Queries of tools: copied as plain data, so that what is sent is what was checked, and kept within their database."""
+"""Queries of tools: copied as plain data, and kept within their database.
+
+The copy is both checked and sent, so that both see the same query.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +10,7 @@ from workflows.compat.databases import DatabaseNotAllowedError
 from workflows.context.documents.database_queries import find_server_code, is_system_collection
 
 MAX_DEPTH = 100
-# Stages that read and write documents of collections. Others show the server itself, other databases, or are internal.
+# Stages that read or write documents of collections. Others show the server, other databases, or internals.
 STAGES = frozenset(
     {
         "$addFields",
@@ -41,13 +44,13 @@ STAGES = frozenset(
         "$unwind",
     }
 )
-# Under which key a stage has the collection that it reads or writes, where it is more than that name.
+# The key of a stage that holds the collection to read or write, if the stage is more than its name.
 _COLLECTIONS = {"$graphLookup": "from", "$lookup": "from", "$merge": "into", "$out": None, "$unionWith": "coll"}
-_MAY_HAVE_NONE = ("$lookup", "$unionWith")  # documents of their own, in a pipeline
+_MAY_HAVE_NONE = ("$lookup", "$unionWith")  # documents that the pipeline itself contains
 
 
 def copy_query(value: Any, *, depth: int = 0) -> Any:
-    """Mappings as dicts, sequences as lists, texts as texts, whatever classes they are of; other values as they are."""
+    """Copies mappings as dicts, sequences as lists, texts as texts, whatever their classes; other values stay."""
     if depth > MAX_DEPTH:
         raise DatabaseNotAllowedError(f"a query has more than {MAX_DEPTH} levels; write it flatter")
     if isinstance(value, str):
@@ -66,13 +69,13 @@ def _key(key: Any) -> Any:
 
 
 def check_query(value: Any) -> None:
-    """DatabaseNotAllowedError for code that would run on the database server."""
+    """Raises DatabaseNotAllowedError for code that would run on the database server."""
     if operator := find_server_code(value):
         raise DatabaseNotAllowedError(f"{operator} runs code on the database server, which no query of a tool may")
 
 
 def check_pipeline(stages: Any, *, database: str) -> None:
-    """DatabaseNotAllowedError for a stage that leaves the database; `stages` is a plain copy."""
+    """Raises DatabaseNotAllowedError for a stage that leaves the database; `stages` is a plain copy."""
     if not isinstance(stages, list):
         raise DatabaseNotAllowedError("a pipeline is a list of stages")
     for stage in stages:
@@ -88,7 +91,7 @@ def check_pipeline(stages: Any, *, database: str) -> None:
 
 
 def _check_place(operator: str, body: Any, database: str) -> None:
-    """`{db, coll}` instead of a name is how a stage leaves its database."""
+    """Refuses `{db, coll}` instead of a name, with which a stage leaves its database."""
     key, place = _COLLECTIONS[operator], body
     if isinstance(body, dict) and key is not None and "db" not in body:
         place = body.get(key)
@@ -108,6 +111,6 @@ def _inner_pipelines(operator: str, body: Any) -> Sequence[Any]:
 
 
 def check_collection(database: str, collection: Any) -> None:
-    """DatabaseNotAllowedError for what is no plain name, or the server's own."""
+    """Raises DatabaseNotAllowedError for an invalid name, or for one of the server's collections."""
     if type(collection) is not str or not collection or "$" in collection or is_system_collection(database, collection):
         raise DatabaseNotAllowedError(f"{collection!r} is not the name of a collection that tools may use")

@@ -1,4 +1,4 @@
-"""A rate: so many starts, or requests, in so many seconds."""
+"""A rate: a number of starts, or requests, in a number of seconds."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
-"""The port of the run store: what the engine needs of it, the same in MongoDB and in memory.
+"""The interface of the run store that the engine uses, with implementations in MongoDB and in memory.
 
-Each write of an owner carries the fencing token of its claim, and raises LeaseLostError once another owner has the run
-or its own has given it up. `tests/contracts/test_run_repository.py` holds both implementations to one suite.
+Each write of an owner carries the fencing token of its claim. It raises LeaseLostError if another owner has the run, or
+if its own owner has given it up. `tests/contracts/test_run_repository.py` runs one suite on both implementations.
 """
 
 from collections.abc import Collection, Mapping, Sequence

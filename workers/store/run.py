@@ -1,4 +1,4 @@
-"""A run: its states, what asks for one, and what its owner holds while it works on it."""
+"""A run: its states, the request for it, and the claim of its owner."""
 
 import os
 import time
@@ -28,21 +28,24 @@ class RunState(StrEnum):
 TERMINAL = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
 UNFINISHED = frozenset({RunState.QUEUED, RunState.RUNNING})
 AT_REST = frozenset({RunState.PARKED, RunState.NEEDS_HUMAN})
-# What came to rest or to an end in any other way than well.
+# States of runs that rest or ended without success.
 NOT_SUCCEEDED = (RunState.FAILED, RunState.CANCELLED, RunState.PARKED, RunState.NEEDS_HUMAN)
 
-# The format of the runs that this version writes. It grows with a change that a version before would misread; that one
-# then leaves such runs to newer workers.
+# The format of the runs that this version writes. It grows with each change that older versions would misread; they
+# leave such runs to newer workers.
 RUN_FORMAT = 1
 
-# A run that lost so many workers without a turn in between may be what kills them: it runs alone from then on.
+# A run that lost this many workers without a turn in between may kill them: it is isolated from then on.
 SUSPECT_LOSSES = 2
-# The lane of an app's suspects begins with this. Runs of an app whose name begins so too would run alone, no more.
+# The prefix of the lane of an app's suspects. An app whose name has this prefix would have isolated runs, no more.
 ISOLATED_LANE_PREFIX = "alone!"
 
 
 class _RunIds:
-    """ULIDs. Those of one process sort as they were made, also within a millisecond: the queue takes turns by them."""
+    """Makes ULIDs that sort in the order of their creation in this process.
+
+    That includes ids of the same millisecond: the queue is ordered by them.
+    """
 
     def __init__(self) -> None:
         self._last = 0
@@ -57,24 +60,24 @@ class _RunIds:
 
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _TWO_DIGITS = [one + other for one in _DIGITS for other in _DIGITS]
-_SHIFTS = range(120, -1, -10)  # 26 digits are 130 bits, the first two of them 0
+_SHIFTS = range(120, -1, -10)  # 26 digits are 130 bits, with the first two 0
 new_run_id = _RunIds().next
 
 
 def run_id_at(time: datetime) -> str:
-    """Sorts after the ids of runs that were accepted before this millisecond, and before those of it."""
+    """Returns an id that sorts between runs accepted before this millisecond and those in it."""
     return f"run_{str(ULID.from_datetime(time))[:10]}"
 
 
 @lru_cache(1024)
 def quote_app_id(app_id: str) -> str:
-    """So that no two apps look alike in a key of several parts."""
+    """Quotes the app, so that different apps differ in a key of several parts."""
     return quote(app_id, safe="")
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerEvent:
-    """The outside happening: which trigger, and the id that makes this happening unlike any other."""
+    """An external event: its trigger, and the id that identifies the event."""
 
     type: str
     name: str
@@ -85,7 +88,7 @@ class TriggerEvent:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What a trigger asks for. Two requests with one dedupe key are one run."""
+    """The request for a run. Two requests with one dedupe key are one run."""
 
     app_id: str
     workflow: str
@@ -97,25 +100,31 @@ class RunRequest:
     correlation_id: str | None = None
     parent_run_id: str | None = None
     replay_of: str | None = None
-    keys_of: str | None = None  # the run whose idempotency keys its tools are given; None: its own
+    keys_of: str | None = None  # the run whose idempotency keys its tools use; None: its own
     priority: int = DEFAULT_PRIORITY
-    not_before: datetime | None = None  # durable at once, started later
-    order_key: str | None = None  # of an app's runs with one key one at a time is worked on, in the order of acceptance
-    order_seq: str | None = None  # where the caller knows the order better: compared as text, byte by byte
-    ui_responses: Mapping[str, Any] | None = None  # of a trigger that no package declares; None: its package knows
+    not_before: datetime | None = None  # durable at once, starts later
+    order_key: str | None = None  # runs of an app with the same key run one at a time, in the order of acceptance
+    order_seq: str | None = None  # an order given by the caller: compared as text, byte by byte
+    ui_responses: Mapping[str, Any] | None = None  # of a trigger that no package declares; None: those of its package
     chain: tuple[str, ...] = ()  # the run_finished triggers, as workflow/trigger, that led here
-    traceparent: str | None = None  # the span of who asks, as the W3C writes it
+    traceparent: str | None = None  # the caller's span in W3C format
 
     @property
     def dedupe_key(self) -> str:
-        """Begins with workflow/trigger. The id comes last and the app is quoted: no two events share a key."""
+        """The dedupe key: workflow/trigger, the quoted app and the event id.
+
+        The id is last and the app is quoted, so no two events share a key.
+        """
         return f"{self.workflow}/{self.trigger.name}/{self.trigger.type}/{quote_app_id(self.app_id)}/{self.trigger.id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A durable run: `created` is false when an earlier request with the same key made it. `ready`: a worker may take
-    it now. `merged`: the request went into a run that still waits for its quiet time."""
+    """A durable run.
+
+    `created` is false if an earlier request with the same key made it. `ready`: a worker may take it now. `merged`: the
+    request was merged into a run that waits for its quiet time.
+    """
 
     run_id: str
     created: bool
@@ -131,8 +140,11 @@ class HoldKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why a queued run may not start. `by` names the one limit that holds it, such as `app:acme`: the limit that
-    has room again asks for its own. `until`: then it has room, where that is known."""
+    """The reason why a queued run may not start.
+
+    `by` names the one limit that holds it, such as `app:acme`; a limit with room queries for its own name. `until`: the
+    time from which it has room, if known.
+    """
 
     kind: HoldKind
     by: str
@@ -141,7 +153,10 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Ownership of one run until the lease ends: the fencing token goes into every later write."""
+    """Ownership of a run until the lease ends.
+
+    The fencing token is part of every later write.
+    """
 
     run_id: str
     owner: str
@@ -154,12 +169,12 @@ class Claim:
 
     @property
     def is_isolated(self) -> bool:
-        """Whether it is to be worked on by a process that has no other run."""
+        """Whether a process without other runs must work on it."""
         return bool(self.document.get("lease", {}).get("alone"))
 
 
 def run_labels(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a run document: what every log line about a run says."""
+    """Returns the fields of every log line about the run."""
     return {"run_id": run["_id"], "app_id": run["app_id"], "workflow": run["workflow"]}
 
 

@@ -1,4 +1,4 @@
-"""Batches of runs that a query finds, a bounded number at a time."""
+"""Batches: the results of a query for runs, a bounded number at a time."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,16 @@ from pymongo.asynchronous.collection import AsyncCollection
 
 from workers.store.run_document import Document
 
-BATCH = 100  # also how many writes are under way at once
-MAX_PER_STEP = 20 * BATCH  # one step of a pass stays short, so that neither a stop nor the other steps wait long
+BATCH = 100  # also the number of concurrent writes
+MAX_PER_STEP = 20 * BATCH  # keeps each step of a pass short, so that neither a stop nor other steps wait long
 
 
 @dataclass(frozen=True, slots=True)
 class RunQuery:
-    """Which runs, in which order, answered by which index. The index is named, since a planner that chose another
-    one on a busy day would read the whole history once a second."""
+    """A query for runs with its order and its index.
+
+    The index is named: a planner that chose another one on a busy day would read the whole history once a second.
+    """
 
     query: Mapping[str, Any]
     sort: str
@@ -31,8 +33,10 @@ class RunQuery:
         batch_size: int = BATCH,
         excluded_ids: Collection[str] = (),
     ) -> AsyncIterator[Sequence[Document]]:
-        """What was dealt with no longer matches, so each look finds the next ones. `put_off`: ids of what still
-        matches and is not to be found again; may grow meanwhile."""
+        """Yields batches. Handled runs no longer match, so each query finds the next ones.
+
+        `excluded_ids`: runs that still match and are skipped; may grow meanwhile.
+        """
         left = limit
         while left > 0:
             size = min(batch_size, left)

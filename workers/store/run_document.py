@@ -1,4 +1,4 @@
-"""The run document: what a new one says, what everybody may see of one, and the history of its owners."""
+"""The run document: the fields of a new run, the public view of a run, and the history of its owners."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -28,7 +28,7 @@ MAX_ORDER_KEY = 1000
 _TEXTS = ("app_id", "workflow", "user_id", "chat_id", "correlation_id", "parent_run_id", "trigger.name", "trigger.id")
 _texts_of = attrgetter(*_TEXTS)
 
-# Ours alone: how a run finds its worker.
+# Internal fields, with which a run finds its worker.
 _HIDDEN = frozenset(
     {
         "_id",
@@ -84,14 +84,14 @@ def run_document(request: RunRequest, *, now: datetime, republish_after: timedel
 
 
 def format_of(run: Mapping[str, Any]) -> int:
-    """Runs of versions that knew no formats have none."""
+    """Returns the format; runs of versions without formats have 1."""
     return int(run.get("format", 1))
 
 
 def _check_texts(request: RunRequest) -> None:
     texts = _texts_of(request)
     if "".join([text for text in texts if text]).isascii():
-        return  # as nearly all are
+        return  # the common case
     for name, text in zip(_TEXTS, texts, strict=True):
         check_storable(text, path=name)
 
@@ -107,16 +107,22 @@ def trigger_document(event: TriggerEvent) -> Document:
 
 
 def _start_fields(request: RunRequest, now: datetime, republish_after: timedelta) -> Document:
-    """What is to start later is in no lane until then, as a retry is: the reconciler finds it by `wake_at`."""
+    """Returns the lane and wake-up time of a new run.
+
+    A run that starts later is in no lane until then, like a retry: the reconciler finds it by `wake_at`.
+    """
     if request.not_before is not None and request.not_before > now:
         return {"not_before": request.not_before, "wake_at": request.not_before}
-    # `lane` is the app, while the run may be claimed: see by_lane. `wake_at` is when a wake-up counts as lost: the
-    # message itself is sent right after the insert.
+    # `lane` is the app while the run may be claimed: see by_lane. The wake-up is sent right after the insert, and
+    # counts as lost at `wake_at`.
     return {"lane": request.app_id, "wake_at": now + republish_after}
 
 
 def _order_fields(request: RunRequest, key: str, run_id: str) -> Document:
-    """By the clock and the sequence of this process, unless the caller knows better."""
+    """Returns the order key, and the position in it.
+
+    The position is the run id, so the clock and sequence of this process, unless the caller sets one.
+    """
     check_storable([key, request.order_seq], path="order_key")
     if not 0 < len(key) <= MAX_ORDER_KEY:
         raise NotStorableError(f"order_key has {len(key)} characters; 1 to {MAX_ORDER_KEY} are possible")
@@ -124,13 +130,16 @@ def _order_fields(request: RunRequest, key: str, run_id: str) -> Document:
 
 
 def key_of_app(app_id: str, key: str) -> str:
-    """No app's key is another one's."""
+    """Prefixes the key with the app, so that apps share no key."""
     return f"{quote_app_id(app_id)}/{key}"
 
 
 def _initial_fields() -> Document:
-    """What a run says before anybody has worked on it. `hold` says why it may not start, `held_by` names the limit:
-    see by_limit_and_workflow, `held_until` when that has room again, where it is known."""
+    """Returns the fields of a run before its first owner.
+
+    `hold` is the reason why it may not start, `held_by` names the limit (see by_limit_and_workflow), and `held_until`
+    is the time from which it has room, if known.
+    """
     return {
         **dict.fromkeys(("hold", "next_agent", "progress", "question", "outcome", "usage", "cancel_requested")),
         **dict.fromkeys(("not_before", "claimed_at", "started_at", "finished_at")),
@@ -148,32 +157,32 @@ def _initial_fields() -> Document:
 
 
 def as_json(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A run as the CLI and the API show it: section 4's names, `run_id` for `_id`."""
-    # Of a run that was let go and waits for a worker, `held_by` is a note for those who count.
+    """Returns a run as the CLI and the API show it: names of section 4, `run_id` for `_id`."""
+    # In a released run that waits for a worker, `held_by` only serves the counts of limits.
     hidden = _HIDDEN if document.get("hold") else _HIDDEN | {"held_by", "held_until"}
     shown = {name: value for name, value in document.items() if name not in hidden}
     if debounce := document.get("debounce"):
         shown["debounce"] = {"until": debounce["until"], "events": len(debounce["events"])}
-    if "question" in document:  # a listing may have left it out
+    if "question" in document:  # lists may leave it out
         shown["questions"] = document.get("questions") or ([document["question"]] if document["question"] else [])
-    return {"run_id": document["_id"], "failed_tools": 0, **shown}  # which runs of older versions do not have
+    return {"run_id": document["_id"], "failed_tools": 0, **shown}  # missing in runs of older versions
 
 
-# Parts of update pipelines. In one `$set` every expression sees the document as it was before.
+# Parts of update pipelines. All expressions of one `$set` read the document as it was before.
 
-# Ready means now: a time of the past would be one of the future again for a new primary whose clock is behind.
+# Ready means now: a past time could be in the future again for a new primary whose clock is behind.
 NOT_HELD: Document = {"hold": None, "held_by": "$$REMOVE", "held_until": "$$REMOVE"}
-# A suspect waits in a lane that only processes of their own serve: see `workers.store.worker_losses`.
+# A suspect waits in a lane that only isolated processes serve: see `workers.store.worker_losses`.
 LANE: Document = {
     "$cond": [{"$gte": ["$worker_losses", SUSPECT_LOSSES]}, {"$concat": [ISOLATED_LANE_PREFIX, "$app_id"]}, "$app_id"]
 }
 READY: Document = {**NOT_HELD, "lane": LANE, "not_before": None, "ready_at": "$$NOW"}
 NOT_READY: Document = {**NOT_HELD, "lane": "$$REMOVE"}
 CLEAR_LEASE: Document = {"lease.owner": None, "lease.until": None}
-# Where a run ends or comes to rest it leaves its place to the next one of its order key: see `ordering`.
+# A run that ends or rests leaves its turn to the next one of its order key: see `workers.store.run_order`.
 CLEAR_ORDER_HEAD: Document = {"order_head": "$$REMOVE"}
 
-# A run that is given up while somebody has asked to cancel it does not start again.
+# A run that is given up with a cancellation request does not start again.
 _CANCELLED_FIELDS: Document = {
     **NOT_READY,
     **CLEAR_ORDER_HEAD,
@@ -183,7 +192,7 @@ _CANCELLED_FIELDS: Document = {
         "reason": {"$concat": ["cancelled by ", "$cancel_requested.by"]},
         "error": None,
     },
-    "question": None,  # nobody is asked any more
+    "question": None,  # no question is open any more
     "questions": "$$REMOVE",
     "not_before": None,
     "finished_at": "$$NOW",
@@ -195,7 +204,10 @@ ENDED_IF_CANCELLED: Document = {
 
 
 def append_history(how: str, reason: str) -> Document:
-    """One more line of the run's history: who had it, from when to when, how far it was, and how that ended."""
+    """Appends a line to the history of the run.
+
+    It holds the owner, its time, its progress and the reason of its end.
+    """
     line = {
         "token": "$lease.token",
         "owner": "$lease.owner",
@@ -212,5 +224,5 @@ def append_history(how: str, reason: str) -> Document:
 
 
 def literal(value: Any) -> Document:
-    """In a pipeline a `$` would name a field, and anybody's text or data may have one."""
+    """Quotes a value: in a pipeline a `$` would name a field, and texts of users may contain one."""
     return {"$literal": value}

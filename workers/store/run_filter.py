@@ -1,4 +1,4 @@
-"""Matching: which runs somebody means. One filter for lists, for changes to many runs and for following them."""
+"""The filter of runs, used by lists, bulk changes and the tail."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,10 @@ _MAY_SUCCEED = frozenset({"completed", "max_turns", "no_transition"})
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """What is None, or empty, matches everything. `since` and `until` are about when a run was accepted."""
+    """A filter. None and empty values match everything.
+
+    `since` and `until` apply to the time of acceptance.
+    """
 
     app_id: str | None = None
     workflow: str | None = None
@@ -36,17 +39,20 @@ class RunFilter:
         return {"created_at": within} if within else {}
 
     def _state(self) -> dict[str, Any]:
-        """What follows from the filter is said too: an index that holds only such runs can be used then."""
+        """Returns the conditions on the state.
+
+        Conditions that follow from the filter are added, so that partial indexes can be used.
+        """
         states = self._possible_states()
-        said: dict[str, Any] = {} if self.hold is None else {"hold": self.hold.value}
+        conditions: dict[str, Any] = {} if self.hold is None else {"hold": self.hold.value}
         if not states:
-            return said
+            return conditions
         if states == (RunState.QUEUED,) and self.hold is None:
-            said["hold"] = {"$in": [None, *(hold.value for hold in HoldKind)]}
+            conditions["hold"] = {"$in": [None, *(hold.value for hold in HoldKind)]}
         if states == (RunState.RUNNING,):
-            said["lease.until"] = {"$type": "date"}
+            conditions["lease.until"] = {"$type": "date"}
         names = [state.value for state in states]
-        return {"state": names[0] if len(names) == 1 else {"$in": names}, **said}
+        return {"state": names[0] if len(names) == 1 else {"$in": names}, **conditions}
 
     def _possible_states(self) -> tuple[RunState, ...]:
         if self.states:
@@ -58,8 +64,8 @@ class RunFilter:
         return ()
 
     def describe(self) -> str:
-        """For people: `app acme, state parked`."""
-        said: Mapping[str, Any] = {
+        """Describes the filter for people: `app acme, state parked`."""
+        named: Mapping[str, Any] = {
             "app": self.app_id,
             "workflow": self.workflow,
             "state": " or ".join(state.value for state in self.states),
@@ -69,7 +75,7 @@ class RunFilter:
             "since": self.since and self.since.isoformat(timespec="seconds"),
             "until": self.until and self.until.isoformat(timespec="seconds"),
         }
-        return ", ".join(f"{name} {value}" for name, value in said.items() if value) or "all runs"
+        return ", ".join(f"{name} {value}" for name, value in named.items() if value) or "all runs"
 
 
 EVERYTHING = RunFilter()

@@ -1,7 +1,7 @@
-"""Inserting: new runs of one process share commands, so that many cost little more than one.
+"""Inserts: new runs of a process share bulk writes, so that many cost little more than one.
 
-A run with an order key is placed among those of its key first: see `ordering`. Of several in one command the first
-may become the head.
+A run with an order key is placed among those of its key first: see `workers.store.run_order`. Of several in one command
+the first may become the head.
 """
 
 import logging
@@ -27,20 +27,24 @@ class RunInserts:
         self._writer = BulkWriter(self._insert_all, drop_cancelled=True)
 
     async def insert(self, run: Document) -> bool:
-        """Durable when it returns: whether a worker may take the run now. Raises DuplicateKeyError for an event that
-        has its run already."""
+        """Inserts a run durably; returns whether a worker may take it now.
+
+        Raises DuplicateKeyError for an event that has its run already.
+        """
         for _ in range(_MAX_TRIES):
             try:
                 return await self._writer.submit(run)
             except DuplicateKeyError as error:
                 if not is_head_taken(error):
                     raise
-            # Somebody became the head of its key meanwhile: it is placed behind that one.
+            # Another run became the head of its key meanwhile: the next try is placed behind it.
         raise WTimeoutError("other runs of its order key come and go faster than it finds its place")
 
     async def insert_all(self, runs: Sequence[Document]) -> Sequence[bool | Exception]:
-        """Each as `insert` would answer for it, in one command; who was beaten to the head of its key is not tried
-        again here."""
+        """Inserts several runs in one command; each result is that of `insert`.
+
+        A run that lost the race for the head of its key is not retried here.
+        """
         return await self._writer.submit_all(runs)
 
     async def _insert_all(self, runs: Sequence[Document]) -> Sequence[bool | Exception]:
@@ -53,7 +57,7 @@ class RunInserts:
         return [run["_id"] in ready if error is None else error for run, error in zip(placed, errors, strict=True)]
 
     async def _place_in_order(self, runs: Sequence[Document]) -> list[Document]:
-        """As they were given, those with an order key as heads or held."""
+        """Returns the runs in their order, those with an order key as heads or held."""
         keys = {key for run in runs if (key := order_key_of(run)) is not None}
         if not keys:
             return [*runs]
@@ -67,15 +71,15 @@ class RunInserts:
         return [placed[run["_id"]] for run in runs]
 
     async def _release_without_head(self, held: Iterable[Document]) -> set[str]:
-        """Those before them may have left since they were placed."""
+        """Releases held runs whose predecessors have left since they were placed."""
         keys = {run["order"]["key"] for run in held}
         try:
             headless = await self._order.keys_without_head(keys) if keys else ()
-            let_go = await gather_all(self._order.release_next(key, sends_wakeup=False) for key in headless)
-        except PyMongoError as error:  # they are durable; the reconciler lets them go
+            released = await gather_all(self._order.release_next(key, sends_wakeup=False) for key in headless)
+        except PyMongoError as error:  # the runs are durable; the reconciler releases them
             log.warning("order_left_to_reconciler", extra={"keys": len(keys), "error": type(error).__name__})
             return set()
-        return {run["_id"] for run in let_go if run is not None and "lane" in run}
+        return {run["_id"] for run in released if run is not None and "lane" in run}
 
 
 def _sequence(run: Document) -> tuple[str, str]:

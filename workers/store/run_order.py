@@ -1,14 +1,14 @@
-"""Order: of the runs of an app with one order key, one at a time is worked on, in the order they were accepted.
+"""The order of runs: of the runs of an app with one order key, one at a time runs, in the order of acceptance.
 
-1. A new run becomes the head of its key, `order_head`, when nobody is and nobody waits; a unique index settles the
-   race. Else it is held by `order:<key>`, which no limit of `fairness` lets go.
-2. Whatever ends a run or lets it rest takes `order_head` from it in the same write. Who did that then lets the first
-   one that waits go: one command, refused by the index if somebody was faster.
-3. Who inserts a run that is held looks for a head once more: one of the two, the run that left or the run that came,
-   sees the other. What a process that died in between leaves undone the reconciler finds.
+1. A new run becomes the head of its key, `order_head`, if the key has neither a head nor waiting runs. A unique index
+   settles the race. Otherwise the run is held by `order:<key>`, which admission does not release.
+2. A write that ends a run or lets it rest removes its `order_head`. Its process then releases the first waiting run
+   with one command, which the index refuses if another process was faster.
+3. After the insert of a held run its process reads the head again: either the run that left or the run that came sees
+   the other. If that process dies in between, the reconciler releases the run.
 
 A head that waits for its next attempt, for its time or for a limit keeps its turn, and so does one whose worker died.
-Reads are local: they have all that this server ever acknowledged, also what no majority is known to have yet.
+Reads are local: they include all writes that this server ever acknowledged, even without a known majority.
 """
 
 import logging
@@ -33,27 +33,27 @@ _FIRST = {"held_by": ASCENDING, "order.seq": ASCENDING, "_id": ASCENDING}
 _ORDER = list(_FIRST.items())
 
 ORDER_INDEXES = (
-    # Whose turn it is: one run of each order key.
+    # The head of each order key.
     IndexModel(
         [("order_head", ASCENDING)],
         name="one_head_of_each_order",
         unique=True,
         partialFilterExpression={"order_head": {"$exists": True}},
     ),
-    # Who comes next of those that wait for their turn.
+    # The runs that wait for their turn, in order.
     IndexModel(_ORDER, name="by_order", partialFilterExpression={"held_by": HELD_IN_ORDER}),
 )
 _HEADS, _WAITING = (index.document["name"] for index in ORDER_INDEXES)
 
 
 def order_key_of(run: Mapping[str, Any]) -> str | None:
-    """Of a run document; not of what a replay of it asks for."""
+    """Returns the order key of a run document, not of a request to replay it."""
     order = run.get("order")
     return None if order is None else str(order["key"])
 
 
 def awaited_order_key(run: Mapping[str, Any]) -> str | None:
-    """The order key of a run that waits for its turn; None for all others."""
+    """Returns the order key that a held run waits for; None for other runs."""
     return order_key_of(run) if str(run.get("held_by")).startswith(ORDER_PREFIX) else None
 
 
@@ -79,7 +79,7 @@ def is_head_taken(error: DuplicateKeyError) -> bool:
 
 
 def is_index_conflict(error: DuplicateKeyError, field: str) -> bool:
-    """Whether it was the unique index on this field that refused."""
+    """Returns whether the unique index on this field caused the error."""
     return field in ((error.details or {}).get("keyPattern") or {})
 
 
@@ -89,29 +89,32 @@ class RunOrder:
         self._republish_after_ms = republish_after_ms
 
     async def keys_without_head(self, keys: Collection[str]) -> set[str]:
-        """Those of them of which nobody is the head."""
+        """Returns the keys that have no head."""
         query = {"order_head": {"$in": [*keys]}}
         found = self._runs.find(query, {"_id": 0, "order_head": 1}, hint=_HEADS)
         return set(keys) - {run["order_head"] async for run in found}
 
     async def keys_with_waiters(self, keys: Collection[str]) -> set[str]:
-        """Those of them for which anybody waits: a seek for each."""
-        each: list[Mapping[str, Any]] = [
+        """Returns the keys that have waiting runs, with a seek for each."""
+        pipeline: list[Mapping[str, Any]] = [
             {"$match": {"held_by": {"$in": [ORDER_PREFIX + key for key in keys]}}},
             {"$sort": _FIRST},
             {"$group": {"_id": "$held_by"}},
         ]
-        found = await self._runs.aggregate(each, hint=_WAITING)
+        found = await self._runs.aggregate(pipeline, hint=_WAITING)
         return {row["_id"].removeprefix(ORDER_PREFIX) async for row in found}
 
     async def head_of(self, key: str) -> str | None:
-        """The run whose turn it is."""
+        """Returns the run that has the turn."""
         head = await self._runs.find_one({"order_head": key}, {"_id": 1}, hint=_HEADS)
         return None if head is None else str(head["_id"])
 
     async def release_next(self, key: str, *, sends_wakeup: bool) -> Document | None:
-        """The first of those that wait, the head from now on; None when somebody is the head, or nobody waits.
-        `woken`: the caller sends its wake-up, if it has a `lane`; else the reconciler does, in its next pass."""
+        """Makes the first waiting run the head. Returns None if there is a head, or no run waits.
+
+        `sends_wakeup`: the caller sends its wake-up, if it has a `lane`; otherwise the reconciler does, in its next
+        pass.
+        """
         waiting = {"held_by": ORDER_PREFIX + key, "state": RunState.QUEUED.value}
         try:
             return await self._runs.find_one_and_update(
@@ -126,7 +129,10 @@ class RunOrder:
             return None
 
     async def release_after(self, run: Mapping[str, Any]) -> None:
-        """This run has just ended or come to rest, by somebody who sends no wake-ups."""
+        """Releases the next run after this one has ended or come to rest.
+
+        The caller sends no wake-ups.
+        """
         key = order_key_of(run)
         if key is None:
             return
@@ -136,7 +142,10 @@ class RunOrder:
             log.warning("order_left_to_reconciler", extra={"keys": 1, "error": type(error).__name__})
 
     def _head_fields(self, *, sends_wakeup: bool) -> Document:
-        """It may have to wait for its time still. null sorts before every date."""
+        """Returns the fields of a new head, which may still have to wait for its time.
+
+        null sorts before every date.
+        """
         later = {"$gt": ["$not_before", "$$NOW"]}
         wake_at = {"$add": ["$$NOW", self._republish_after_ms if sends_wakeup else 0]}
         return {
@@ -151,15 +160,17 @@ class RunOrder:
         }
 
     async def clear_finished_heads(self, keys: Collection[str]) -> None:
-        """Heads that an older version ended: it does not know that they have to leave."""
+        """Clears heads that an older version ended without giving up their turn."""
         over = {"$nin": [state.value for state in UNFINISHED]}
         ended = {"order_head": {"$in": [*keys]}, "state": over}
         if await self._runs.find_one(ended, {"_id": 1}, hint=_HEADS) is not None:
             await self._runs.update_many(ended, {"$unset": {"order_head": 1}}, hint=_HEADS)
 
     async def list_waiting_keys(self, *, after: str, limit: int) -> tuple[Sequence[str], str]:
-        """Keys that are waited for, in order of names, and after which one to go on: "" from the beginning. From the
-        index alone, of which so many entries are read."""
+        """Lists keys with waiting runs by name, and the key to continue after ("" for the beginning).
+
+        Reads at most `limit` entries, from the index alone.
+        """
         query = {"held_by": {"$gt": ORDER_PREFIX + after, "$lt": ORDER_PREFIX_END}}
         found = self._runs.find(query, {"_id": 0, "held_by": 1}, hint=_WAITING).sort(_ORDER).limit(limit)
         keys = [run["held_by"].removeprefix(ORDER_PREFIX) async for run in found]

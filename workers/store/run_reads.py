@@ -1,4 +1,4 @@
-"""Reads of single runs and of their turns, for those who operate them."""
+"""Reads of single runs and their turns, for operators."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -16,16 +16,19 @@ class RunReads:
         self._turns = store.turns
 
     async def find_fields(self, run_id: str, fields: Sequence[str], *, app_id: str | None = None) -> Document | None:
-        """Reads only these fields: a whole run may be megabytes. None where this app has no such run."""
+        """Reads only these fields, since a whole run may be megabytes.
+
+        Returns None if this app has no such run.
+        """
         return await self._runs.find_one(of_app(run_id, app_id), dict.fromkeys(fields, 1))
 
     async def find_by_ending(self, ending: str, *, app_id: str | None = None, limit: int = 2) -> list[str]:
-        """Reads the ids alone, from the index: as many as there are runs, but no document."""
+        """Finds ids by their end. Scans the ids of all runs in the index, and reads no document."""
         query = {"_id": {"$regex": f"{ending}$"}} | ({} if app_id is None else {"app_id": app_id})
         return [run["_id"] async for run in self._runs.find(query, {"_id": 1}).limit(limit)]
 
     async def replays(self, run_id: str, *, dedupe_prefix: str, limit: int) -> list[Document]:
-        """Finds the replays of a run by what their dedupe keys begin with: they need no index of their own."""
+        """Finds the replays of a run by the prefix of their dedupe keys, so they need no index of their own."""
         within = {"$gte": dedupe_prefix, "$lt": dedupe_prefix[:-1] + chr(ord(dedupe_prefix[-1]) + 1)}
         query = {"dedupe_key": within, "replay_of": run_id}
         return await self._runs.find(query, {"state": 1, "created_at": 1}).to_list(limit)

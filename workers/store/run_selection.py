@@ -1,4 +1,4 @@
-"""A selection: the runs that a filter named at one moment, oldest first, in bounded batches."""
+"""A selection: the runs that a filter matched at one moment, oldest first, in bounded batches."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _SHOWN = ("app_id", "workflow", "trigger.name", "state", "outcome.kind", "create
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The runs a filter named at one moment. `limit`: the oldest of them, so many at most."""
+    """The runs that a filter matched at one moment. `limit`: only the oldest of them."""
 
     matching: RunFilter
     limit: int | None = None

@@ -1,4 +1,4 @@
-"""The run store: runs and turns in MongoDB, the truth that messages only point to."""
+"""The run store: runs and turns in MongoDB, the source of truth. Messages only point to it."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,18 +24,18 @@ from workers.store.storable import NotStorableError
 
 _MAX_INSERT_TRIES = 50
 _INSERT_PAUSE_S = 0.1
-_TURNS_PER_BATCH = 20  # read at once; each may have megabytes
+_TURNS_PER_BATCH = 20  # read at once; a turn may have megabytes
 _BY_TRIGGER = "by_trigger_and_state"
 FAILURES = (RunState.FAILED, RunState.PARKED)
-# No such index; or it is being built by a process of an older version, and the next start of ours drops it.
+# No such index; or a process of an older version is building it, and our next start drops it.
 _GONE_OR_BUSY = frozenset({27, 12587})
 
 
 def connect(url: str, *, database: str) -> AsyncDatabase[Document]:
-    """A client bound to the running loop. Majority and journal: an accepted run survives a primary's death.
+    """Opens a client bound to the running loop, with majority and journal writes.
 
-    Always the primary, whatever the URL prefers: a secondary does not know yet whom somebody has just claimed, and
-    transactions are refused there.
+    An accepted run survives the death of the primary. Reads use the primary, whatever the URL prefers: a secondary may
+    not have the newest claim, and refuses transactions.
     """
     try:
         client: AsyncMongoClient[Document] = AsyncMongoClient(
@@ -47,7 +47,7 @@ def connect(url: str, *, database: str) -> AsyncDatabase[Document]:
             socketTimeoutMS=30_000,
             appname="unattended",
         )
-    except ValueError as error:  # of a port; of all else the driver raises its own
+    except ValueError as error:  # of a port; the driver raises its own error for other mistakes
         raise ConfigurationError(str(error)) from None
     return client.get_database(
         database,
@@ -56,7 +56,7 @@ def connect(url: str, *, database: str) -> AsyncDatabase[Document]:
     )
 
 
-# What an open turn needs to go on may be megabytes, and shows nothing of a counted one.
+# The steps of an open turn may be megabytes, and are not needed for a counted one.
 WITHOUT_STEPS = dict.fromkeys(("steps", "refreshed", "handoffs"), 0)
 
 
@@ -81,7 +81,7 @@ class RunStore:
                     raise
 
     async def insert(self, request: RunRequest) -> Accepted:
-        """Durable when it returns. A second request for the same event gets the first one's run."""
+        """Inserts a run durably. A second request for the same event gets the first run."""
         run = run_document(request, now=datetime.now(UTC), republish_after=self.republish_after)
         for _ in range(_MAX_INSERT_TRIES):
             try:
@@ -89,14 +89,17 @@ class RunStore:
             except DuplicateKeyError:
                 first = await self.runs.find_one({"dedupe_key": request.dedupe_key}, {"_id": 1})
             if first is not None:
-                # Our own, when a command was sent once more whose answer got lost.
+                # Our own run, if the driver repeated a command whose response was lost.
                 return Accepted(first["_id"], created=first["_id"] == run["_id"])
-            # Removed between the two, or not yet on a majority, and then not to be called accepted.
+            # Deleted in between, or not yet on a majority, so it may not be called accepted.
             await asyncio.sleep(_INSERT_PAUSE_S)
         raise WTimeoutError("the first run of this event is not on a majority yet")
 
     async def insert_all(self, requests: Sequence[RunRequest]) -> Sequence[Accepted | NotStorableError]:
-        """As `insert`, for what is there at once, in one command. One bad request does not hurt the others."""
+        """Inserts several runs in one command.
+
+        A bad request does not affect the others.
+        """
         now = datetime.now(UTC)
         answers: dict[int, Accepted | NotStorableError] = {}
         runs: dict[int, Document] = {}
@@ -117,9 +120,9 @@ class RunStore:
                 raise ready
             elif (known := first.get(run["dedupe_key"])) is not None:
                 answers[place] = Accepted(known, created=known == run["_id"])
-            else:  # its turn was taken, or the first run of its event is on no majority yet
+            else:  # another run took its turn, or the first run of its event is on no majority yet
                 again.append(place)
-        # Together they share a command, in which the first of an order key is placed before the others.
+        # The retries share a command, which places the first of an order key before the others.
         answers.update(zip(again, await gather_all(self.insert(requests[place]) for place in again), strict=True))
         return [answers[place] for place in range(len(requests))]
 
@@ -132,8 +135,10 @@ class RunStore:
     async def insert_debounced(
         self, request: RunRequest, *, key: str, quiet: timedelta, max_delay: timedelta
     ) -> Accepted:
-        """As `insert`, but the run starts when no event with this key has come for a while, or after `at_most`; what
-        comes before that goes into it, and its input is that of the newest."""
+        """Inserts a run that starts when no event with this key has come for a while, or after `max_delay`.
+
+        Events until then are merged into it, and its input is that of the newest.
+        """
         run = run_document(request, now=datetime.now(UTC), republish_after=self.republish_after)
         run = with_debounce(run, app_id=request.app_id, key=key)
         return await self._debounce.insert(run, quiet=quiet, max_delay=max_delay)
@@ -147,29 +152,32 @@ class RunStore:
     async def list(
         self, matching: RunFilter = EVERYTHING, *, limit: int = 1000, only: Sequence[str] | None = None
     ) -> Sequence[Document]:
-        """Newest first. `only`: the fields that are wanted; a whole run may be megabytes."""
+        """Lists runs, newest first. `only`: the fields to read, since a whole run may be megabytes."""
         newest_first = [("created_at", DESCENDING), ("_id", DESCENDING)]
         found = self.runs.find(matching.query(), None if only is None else dict.fromkeys(only, 1)).sort(newest_first)
-        # The server's limit: `to_list` alone would stop reading here, after whole batches were read there.
+        # A limit on the server: `to_list` alone would still read whole batches there.
         return await found.limit(limit).to_list(None)
 
     async def committed_turns(self, run_id: str, *, up_to: int) -> Sequence[Document]:
-        """Only turns the run document counts: a turn written by an owner that then lost the run is not one."""
+        """Reads the counted turns.
+
+        A turn whose owner then lost the run does not count.
+        """
         query = {"run_id": run_id, "number": {"$lte": up_to}}
         return await self.turns.find(query, WITHOUT_STEPS).sort("number", ASCENDING).to_list(None)
 
     async def open_turn(self, run_id: str, *, number: int) -> Document | None:
-        """The steps of a turn that has rested with a question, and is not counted yet."""
+        """Reads the steps of a turn that rests with a question and is not counted yet."""
         return await self.turns.find_one({"_id": f"{run_id}:{number}", "steps": {"$exists": True}})
 
     async def first_turns(self, run_id: str, *, up_to: int, max_bytes: int) -> Sequence[Document]:
-        """The same, until they have so many bytes together."""
+        """Reads counted turns up to a total of bytes."""
         query, found, size = {"run_id": run_id, "number": {"$lte": up_to}}, list[Document](), 0
         async with self.turns.find_raw_batches(query, WITHOUT_STEPS, batch_size=_TURNS_PER_BATCH).sort(
             "number", ASCENDING
         ) as batches:
-            async for each in batches:
-                batch = cast(bytes, each)  # PyMongo's types have documents here
+            async for raw in batches:
+                batch = cast(bytes, raw)  # PyMongo's types declare documents here
                 found += decode_all(batch, self.turns.codec_options)
                 size += len(batch)
                 if size > max_bytes:
@@ -177,15 +185,17 @@ class RunStore:
         return found
 
     async def newest_turns(self, *, limit: int = 1000) -> Sequence[Document]:
-        """Turns of all runs, without their events, in the order of their writing."""
+        """Reads turns of all runs, without events, in the order of writing."""
         found = self.turns.find({}, {"events": 0, **WITHOUT_STEPS}).sort("$natural", DESCENDING).limit(limit)
         return [*reversed(await found.to_list(None))]
 
     async def find_unfinished(
         self, workflow: str, trigger: str, app_id: str, *, other_than: str | None = None, limit: int
     ) -> Sequence[Document]:
-        """The runs of this trigger and app that are queued or running, newest first: their id, state, hold and
-        `not_before`. `other_than`: the dedupe key of one that does not count."""
+        """Finds queued and running runs of this trigger and app, newest first.
+
+        Reads id, state, hold and `not_before`. `other_than`: a dedupe key to leave out.
+        """
         query = {**_of_trigger(workflow, trigger, app_id, UNFINISHED), "dedupe_key": {"$ne": other_than}}
         found = self.runs.find(query, dict.fromkeys(("state", "hold", "not_before"), 1), hint=_BY_TRIGGER)
         return await found.sort("_id", DESCENDING).limit(limit).to_list(None)
@@ -193,8 +203,10 @@ class RunStore:
     async def count_recent_failures(
         self, workflow: str, trigger: str, app_id: str, *, up_to: int, since: datetime | None = None
     ) -> int:
-        """How many of the newest runs that came to an end have failed or are parked, since the last that succeeded.
-        Those that were cancelled, or wait for a person, say nothing. `since`: only those that were accepted later."""
+        """Counts failed and parked runs since the last success, among the newest `up_to` runs.
+
+        Cancelled and waiting runs are skipped. `since`: only runs that were accepted later.
+        """
         query = _of_trigger(workflow, trigger, app_id, (*FAILURES, RunState.SUCCEEDED))
         if since is not None:
             query["_id"] = {"$gt": run_id_at(since)}

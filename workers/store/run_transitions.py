@@ -1,4 +1,4 @@
-"""Which state may follow which: the one table that every write to a run's state goes through."""
+"""The table of state transitions, which every write to the state of a run is checked against."""
 
 from workers.store.run import RunState
 
@@ -6,7 +6,7 @@ ALLOWED: dict[RunState, frozenset[RunState]] = {
     RunState.QUEUED: frozenset({RunState.RUNNING, RunState.CANCELLED}),
     RunState.RUNNING: frozenset(
         {
-            RunState.QUEUED,  # retry, hand-back, or its worker was lost
+            RunState.QUEUED,  # retry, hand-back, or lost worker
             RunState.SUCCEEDED,
             RunState.FAILED,
             RunState.CANCELLED,
@@ -23,10 +23,13 @@ ALLOWED: dict[RunState, frozenset[RunState]] = {
 
 
 def source_states(target: RunState) -> list[str]:
-    """The states a run may be in for it to become `target`: goes into the filter of the write itself."""
+    """Returns the states from which a run may become `target`.
+
+    They are part of the filter of the write.
+    """
     return [source.value for source, targets in ALLOWED.items() if target in targets]
 
 
 def transition_filter(source: RunState, target: RunState) -> dict[str, object]:
-    """For the filter of a write that moves a run from one to the other: without that line in the table, no run is."""
+    """Returns the filter of a write for this transition; it matches no run if the table lacks it."""
     return {"$eq": source.value, "$in": source_states(target)}

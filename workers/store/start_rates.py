@@ -1,12 +1,12 @@
-"""Rates: when the next run of an app may start, one small document for each app that has a rate.
+"""Start rates: the time of the next start of an app, in one small document for each app with a rate.
 
-Starts are spaced evenly, and one may come up to `EARLY_S` early: `600/m` may start eleven at once after a pause and
-then ten in each second, `1/m` one in each minute. However long one looks, there are never more starts than the rate
-gives for that time and a second more, and one.
+Starts are spaced evenly, and a start may be up to `MAX_EARLY_S` early: `600/m` allows eleven starts at once after a
+pause and then ten in each second, `1/m` one in each minute. In any period there are at most as many starts as the rate
+allows for that period and one more second, plus one.
 
-The document says when the next start is due (GCRA). It is read and moved in one write, by the database's clock; a
-worker that dies after it leaves one start unused. It is never further ahead than one start, so neither a clock that
-was set back nor an older, slower rate keeps an app waiting.
+The document stores the time of the next start (GCRA). It is read and moved in one write, by the database's clock. A
+worker that dies after it leaves one start unused. The time is never further ahead than one start, so neither a clock
+that was set back nor an older, slower rate delays an app.
 """
 
 import math
@@ -18,7 +18,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from workers.store.rate import Rate
 from workers.store.run_document import Document
 
-# Held runs are let go once a second; without this, what became due in between would be lost to the app.
+# Held runs are released once a second. Without this, starts that became due in between would be lost.
 MAX_EARLY_S = 1.0
 _NOW_MS: Document = {"$toDouble": {"$toLong": "$$NOW"}}
 
@@ -28,7 +28,7 @@ class StartRates:
         self._rates = database["rates"]
 
     async def try_acquire(self, app_id: str, rate: Rate) -> bool:
-        """One start, if there is one."""
+        """Takes one start if the rate allows it; returns whether it did."""
         interval_ms, early_ms = rate.interval_s * 1000, MAX_EARLY_S * 1000
         due = {"$max": [{"$ifNull": ["$due_ms", 0]}, _NOW_MS]}
         steps: list[Document] = [
@@ -42,7 +42,7 @@ class StartRates:
         return after is not None and after["granted"] is True
 
     async def count_free_starts(self, rates: Mapping[str, Rate]) -> Mapping[str, int]:
-        """How many runs of these apps could start now."""
+        """Counts the runs of these apps that could start now."""
         ahead_ms = await self._read_ahead_ms(rates.keys())
         return {app_id: free_starts(ahead_ms.get(app_id, 0) / 1000, rate) for app_id, rate in rates.items()}
 
@@ -53,6 +53,6 @@ class StartRates:
 
 
 def free_starts(ahead_s: float, rate: Rate) -> int:
-    """How many may start at once, when the next start is due in so many seconds."""
+    """Returns how many runs may start at once, if the next start is due in `ahead_s`."""
     ahead_s = max(min(ahead_s, MAX_EARLY_S + rate.interval_s), 0)
     return max(math.floor((MAX_EARLY_S - ahead_s) / rate.interval_s) + 1, 0)

@@ -1,4 +1,4 @@
-"""Storable values: what can stand in a run document, checked where data enters."""
+"""Storable values: checks that data fits into a run document, where it enters."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,17 +6,19 @@ from typing import Any
 from workflows.context.values.storable_values import MAX_BYTES, plain_context
 from workflows.context.values.value_sizes import MAX_DEPTH, MAX_INTEGER, estimate_bytes
 
-_UNFIT_IN_KEYS = frozenset("$.\x00")  # some of these keys are allowed; `_check` decides
+_UNFIT_IN_KEYS = frozenset("$.\x00")  # `_check` allows some of these keys
 MAX_CONTEXT_BYTES = 6 * 1024 * 1024
 
 
 class NotStorableError(ValueError):
-    """Data that cannot be kept; the text names the place."""
+    """Data that cannot be stored; the text names the place."""
 
 
 def check_storable(value: Any, *, path: str = "input", any_key: bool = False) -> int:
-    """Raises NotStorableError for what MongoDB would refuse; returns a rough size in bytes. `any_key`: also keys that
-    a query or an update of somebody else could not name."""
+    """Raises NotStorableError for values that MongoDB would refuse; returns a rough size in bytes.
+
+    `any_key`: allows keys that queries and updates of users could not name.
+    """
     size = estimate_bytes(value, max_bytes=MAX_BYTES, unfit_in_keys=_UNFIT_IN_KEYS)
     if size <= MAX_BYTES:
         return int(size)
@@ -61,15 +63,17 @@ def _measure(value: Any, *, path: str, depth: int, any_key: bool) -> int:
 def _measure_key(key: Any, *, path: str, any_key: bool) -> int:
     if not isinstance(key, str) or "\x00" in key:
         raise NotStorableError(f"{path} has a key that is not plain text")
-    # MongoDB would read such names as operators or paths in a later update or query.
+    # MongoDB would read such names as operators or paths in later updates and queries.
     if not any_key and (key.startswith("$") or "." in key):
         raise NotStorableError(f"{path} has the key {key[:40]!r}; keys must not begin with $ or hold a dot")
     return _measure(key, path=path, depth=0, any_key=any_key)
 
 
 def as_storable(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Tools may put anything into a context: what a chat keeps of it, in the size of a run document. Names of files and
-    addresses are keys like any other: a run that is resumed finds what it had."""
+    """Converts the data of tools in a context, up to the size of a run document.
+
+    File names and addresses are valid keys: a resumed run finds the same values.
+    """
     stored = plain_context(values.items())
     sizes = {name: estimate_bytes(value, max_bytes=MAX_BYTES) for name, value in stored.items()}
     if sum(sizes.values()) > MAX_CONTEXT_BYTES:

@@ -1,4 +1,4 @@
-"""Runs of triggers: which go on, which exist already, and which are in the way of the next one."""
+"""Runs of triggers: unfinished ones, known events, and runs that overlap the next one."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,13 +17,13 @@ TriggerAndApp = tuple[str, str]
 
 class TriggerRuns:
     def __init__(self, store: RunStore, *, backfill_prefix: str = "") -> None:
-        """Runs whose correlation id begins with `backfill_prefix` go beside the others."""
+        """Runs whose correlation id begins with `backfill_prefix` do not count for overlap."""
         self._runs = store.runs
         is_backfill = re.compile(f"^{re.escape(backfill_prefix)}")
         self._no_backfill: Document = {"correlation_id": {"$not": is_backfill}} if backfill_prefix else {}
 
     async def known_keys(self, dedupe_keys: Iterable[str]) -> set[str]:
-        """Returns those that a run has already: one question, which an index answers alone."""
+        """Returns the dedupe keys that have a run already, with one query on an index alone."""
         keys = {"$in": list(dedupe_keys)}
         return {run["dedupe_key"] async for run in self._runs.find({"dedupe_key": keys}, {"_id": 0, "dedupe_key": 1})}
 
@@ -38,8 +38,10 @@ class TriggerRuns:
         apps: Collection[str],
         beside: Collection[str] | None = None,
     ) -> Mapping[TriggerAndApp, int]:
-        """Counts queued and running runs by trigger and app. `beside`: without those of these dedupe keys, and without
-        backfills."""
+        """Counts queued and running runs by trigger and app.
+
+        `beside`: dedupe keys to leave out. Backfills are not counted.
+        """
         only: Document = {}
         if beside is not None:
             only = {"dedupe_key": {"$nin": list(beside)}, **self._no_backfill}
@@ -50,18 +52,20 @@ class TriggerRuns:
             "state": {"$in": _UNFINISHED},
             **only,
         }
-        each: list[Mapping[str, object]] = [
+        pipeline: list[Mapping[str, object]] = [
             {"$match": query},
             {"$group": {"_id": {"trigger": "$trigger.name", "app": "$app_id"}, "runs": {"$sum": 1}}},
         ]
-        async with await self._runs.aggregate(each, hint=_BY_TRIGGER) as places:
+        async with await self._runs.aggregate(pipeline, hint=_BY_TRIGGER) as places:
             return {(place["_id"]["trigger"], place["_id"]["app"]): place["runs"] async for place in places}
 
     async def find_earlier(
         self, workflow: str, trigger: str, app_id: str, *, other_than: str, nominal: datetime | None, limit: int
     ) -> list[str]:
-        """Finds unfinished runs that were started by hand, or for this nominal time or an earlier one: a scheduler
-        that was stopped for a while cancels nothing newer. No backfills."""
+        """Finds unfinished runs that were started by hand, or for this nominal time or an earlier one.
+
+        A scheduler that was stopped for a while must not cancel newer ones. Backfills are left out.
+        """
         before = {
             "workflow": workflow,
             "trigger.name": trigger,

@@ -1,19 +1,26 @@
-"""Losses: what a run is charged with when its worker dies, and what becomes of it.
+"""Worker losses: the charge to a run whose worker died, and its next state.
 
-1. A worker holds hundreds of runs, and what killed it is not known. So a loss beside others is charged to all of them,
+1. A worker has hundreds of runs, and the one that killed it is not known. So a shared loss is charged to all of them,
    and parks none.
-2. A run that lost `SUSPECT_LOSSES` workers without a turn in between is a suspect: its lane is one that only a process
-   of its own serves (`workers.process.isolated_runs`).
-3. Only a loss there, seen by the worker that had started the process, counts to the `MAX_LOSSES_ALONE` that park it.
-4. A suspect whose process and worker die together, as when a machine goes away, is charged with a loss as in 1. It
-   waits longer each time, and `MAX_LOSSES` of all kinds park it, or what takes whole machines down would never rest.
+2. A run that lost `SUSPECT_LOSSES` workers without a turn in between is a suspect: it waits in a lane that only
+   isolated processes serve (`workers.process.isolated_runs`).
+3. Only a loss there, seen by the worker that started the process, counts towards the `MAX_ISOLATED_LOSSES` that park
+   it.
+4. A suspect whose process and worker die together, as when a machine fails, is charged with a shared loss. Its pause
+   grows each time, and `MAX_LOSSES` of all kinds park it; otherwise a run that kills machines would never stop.
+
+A lease is expired when its owner has not renewed it in time, by the database's clock.
 """
 
 import logging
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any
+
+import pymongo
 
 from accounting.totals.usage_query import run_totals
 from workers.store.run import SUSPECT_LOSSES, RunState, run_labels
+from workers.store.run_batches import BATCH, RunQuery
 from workers.store.run_document import (
     CLEAR_LEASE,
     CLEAR_ORDER_HEAD,
@@ -32,7 +39,7 @@ log = logging.getLogger(__name__)
 
 MAX_ISOLATED_LOSSES = 5
 MAX_LOSSES = 20
-ISOLATED_PAUSE_S = 1.0  # before the second time alone; then twice as long each time
+ISOLATED_PAUSE_S = 1.0  # before the second isolated run; doubles each time
 UNSEEN_PAUSE_S = 10.0
 MAX_PAUSE_S = 300.0
 LOSS_FIELDS = ("app_id", "workflow", "worker_losses", "losses_alone", "lease", "cancel_requested", "order.key")
@@ -41,6 +48,12 @@ _EVENTS = {
     RunState.PARKED: "run_parked",
     RunState.CANCELLED: "run_cancelled",
 }
+
+EXPIRED_LEASE = RunQuery(
+    {"state": RunState.RUNNING.value, "$expr": {"$lt": ["$lease.until", "$$NOW"]}},
+    sort="lease.until",
+    index="by_lease_end",
+)
 
 
 class WorkerLosses:
@@ -52,7 +65,10 @@ class WorkerLosses:
     async def charge(
         self, run: Document, *, extra_query: Document, cause: str, seen_isolated: bool = False
     ) -> RunState | None:
-        """What became of the run as it was read; None when it has changed since, or does not match `also`."""
+        """Charges the loss; returns the new state of the run.
+
+        Returns None if the run has changed since it was read, or does not match `extra_query`.
+        """
         losses, alone = run["worker_losses"] + 1, (run.get("losses_alone") or 0) + seen_isolated
         target = target_of(run, losses, alone)
         seen = {
@@ -60,8 +76,8 @@ class WorkerLosses:
             "_id": run["_id"],
             "state": transition_filter(RunState.RUNNING, target),
             "lease.token": run["lease"]["token"],
-            "worker_losses": run["worker_losses"],  # a turn that was committed meanwhile makes them none
-            # Asked for only now: the next pass knows, and then says what the run used up to its end.
+            "worker_losses": run["worker_losses"],  # a turn that was committed meanwhile resets them
+            # For a cancellation requested only now, the next pass ends the run with its usage.
             "cancel_requested": {"$ne": None} if target is RunState.CANCELLED else None,
         }
         change = await self._change(run, target, losses, alone, cause=cause, seen_isolated=seen_isolated)
@@ -109,7 +125,10 @@ def describe_isolated_losses(alone: int) -> str:
 
 
 def pause_before_next(run: Document, losses: int, alone: int, *, seen_isolated: bool) -> float:
-    """No pause after a loss beside others: a run that becomes a suspect by it harms none of them the next time."""
+    """Returns the pause in seconds.
+
+    A shared loss needs none: a run that becomes a suspect by it does not harm others the next time.
+    """
     if seen_isolated:
         return float(ISOLATED_PAUSE_S * 2 ** (alone - 1))
     if was_isolated(run):
@@ -118,20 +137,47 @@ def pause_before_next(run: Document, losses: int, alone: int, *, seen_isolated: 
 
 
 def was_isolated(run: Any) -> bool:
-    """Whether its owner is a process that has no other run."""
+    """Returns whether its owner was a process without other runs."""
     return bool(run["lease"].get("alone"))
 
 
 def _requeue_stages(pause_s: float) -> list[Document]:
-    """Runs that were lost together come back apart."""
+    """Requeues with a random delay, so that runs that were lost together do not return together."""
     lost = {"wakes": 0, "last_requeue": {"reason": OutcomeKind.WORKER_LOST.value, "at": "$$NOW"}}
     if pause_s == 0:
         return [{"$set": {**lost, **READY, "wake_at": "$$NOW"}}]
     due = {"$add": ["$$NOW", {"$multiply": [pause_s * 1000, {"$add": [0.5, {"$rand": {}}]}]}]}
-    return [{"$set": {**lost, "not_before": due}}, {"$set": {"wake_at": "$not_before"}}]  # each $rand is another one
+    return [
+        {"$set": {**lost, "not_before": due}},
+        {"$set": {"wake_at": "$not_before"}},
+    ]  # each $rand gives another value
 
 
 def target_of(run: Document, losses: int, alone: int) -> RunState:
     if run.get("cancel_requested") is not None:
         return RunState.CANCELLED
     return RunState.PARKED if alone >= MAX_ISOLATED_LOSSES or losses >= MAX_LOSSES else RunState.QUEUED
+
+
+class ExpiredLeases:
+    def __init__(self, store: RunStore) -> None:
+        self._runs = store.runs
+        self._losses = WorkerLosses(store)
+
+    def batches(self, *, put_off: Collection[str], batch_size: int = BATCH) -> AsyncIterator[Sequence[Document]]:
+        """Yields batches of runs with expired leases.
+
+        `put_off`: ids to skip in this pass; may grow meanwhile.
+        """
+        return EXPIRED_LEASE.batches(self._runs, LOSS_FIELDS, excluded_ids=put_off, batch_size=batch_size)
+
+    async def charge(self, run: Document, *, within_s: float) -> RunState | None:
+        """Charges the run; returns its new state, or None if it has changed since it was read.
+
+        Raises a PyMongoError that is a timeout if the run is locked for longer than `within_s`.
+        """
+        expired = {
+            "$expr": EXPIRED_LEASE.query["$expr"]
+        }  # checked again, since the owner may have renewed its lease meanwhile
+        with pymongo.timeout(within_s):
+            return await self._losses.charge(run, extra_query=expired, cause="its lease ran out")

@@ -16,8 +16,8 @@ from ops.cli.runs.run_options import answerer_name, exit_on_refusal
 from ops.cli.session import open_wakeups, with_database
 from ops.presenters.answer_values import MAX_NUMBER_DIGITS, MAX_QUESTION_ID_LENGTH, parse_answer_value
 from ops.presenters.question_lines import answer_result_text, waiting_text
-from workers.control.control_errors import RefusedError, RunNotFoundError
-from workers.control.waiting_questions import is_named, question_key, question_name, waiting_questions
+from workers.control.open_questions import is_named, question_key, question_name, waiting_questions
+from workers.control.run_change import RefusedError, RunNotFoundError
 
 if TYPE_CHECKING:
     from workers.control.run_answers import AnswerResult

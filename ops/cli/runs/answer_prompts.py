@@ -10,7 +10,7 @@ from ops.cli.parameters import JsonArgumentError, parse_json_object
 from ops.presenters.answer_values import parse_answer_value
 from ops.presenters.printable_text import to_printable
 from ops.presenters.question_lines import single_question_lines
-from workers.control.waiting_questions import question_key, question_name
+from workers.control.open_questions import question_key, question_name
 
 QuestionFields = Mapping[str, Any]
 

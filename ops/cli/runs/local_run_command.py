@@ -81,7 +81,7 @@ def run_locally(workflow: str, as_json: bool, verbose: bool, **options: Any) -> 
 def _run_package(workflow: str, options: dict[str, Any], *, as_json: bool, verbose: bool) -> int:
     from ops.cli.live_view import LiveView
     from workers.local_run.package_lookup import chosen_package
-    from workers.local_run.request import NobodyWatches
+    from workers.local_run.request import NoteWatch
     from workers.local_run.run_package import open_local_run, with_flags
 
     request = _parse_request(options)
@@ -91,7 +91,7 @@ def _run_package(workflow: str, options: dict[str, Any], *, as_json: bool, verbo
     reports: list[RunReport] = []
 
     async def work(out: TextIO) -> None:
-        view = NobodyWatches(_print_note) if as_json else LiveView(out, note=_print_note, verbose=verbose)
+        view = NoteWatch(_print_note) if as_json else LiveView(out, note=_print_note, verbose=verbose)
         async with open_local_run(package, request, settings, watch=view, redactor=redactor) as run:
             try:
                 await run.work()

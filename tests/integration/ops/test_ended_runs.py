@@ -17,7 +17,7 @@ from workers.store.ended_counts import WINDOW_MARGIN, EndedRunCounter, RunLabels
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
-from workers.store.run_pruning import ROLLUPS
+from workers.store.run_pruner import ROLLUPS
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

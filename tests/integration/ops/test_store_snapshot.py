@@ -21,7 +21,7 @@ from workers.store.queue_counts import (
     waiting_for_person_pipeline,
 )
 from workers.store.run import RunRequest, TriggerEvent
-from workers.store.run_pruning import ROLLUPS
+from workers.store.run_pruner import ROLLUPS
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

@@ -61,11 +61,11 @@ async def redis(tmp_path: Path) -> AsyncIterator[RedisProcess]:
 async def on_broker(settings: Settings, store: RunStore, tmp_path: Path) -> AsyncIterator[OnBroker]:
     stages: list[Stage] = []
 
-    def made(url: str, **changes: Any) -> Stage:
+    def make_stage(url: str, **changes: Any) -> Stage:
         stages.append(Stage(replace(settings, redis_url=url, **changes), store, tmp_path / f"stage{len(stages)}"))
         stages[-1].package("Relay", relay("Relay", ["A", "B"]))
         return stages[-1]
 
-    yield made
+    yield make_stage
     for stage in stages:
         await stage.close()

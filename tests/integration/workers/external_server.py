@@ -1,4 +1,4 @@
-"""A real HTTP server that external values are read from: counts what it was asked, answers as a test plans."""
+"""A real HTTP server for external values: counts its requests, and answers as a test plans."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ class ExternalRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExternalAnswer:
-    """`delay_s` before anything is said. Without `length` the connection's end is the body's."""
+    """`delay_s` passes before the answer. Without `length` the end of the connection ends the body."""
 
     body: bytes = b"{}"
     status: int = 200
@@ -70,7 +70,7 @@ def external_server(plan: Plan) -> Iterator[ExternalServer]:
                 served.sent_bytes += len(answer.body[start : start + 65_536])
 
         def log_message(self, *_: object) -> None:
-            """Silent: the test says what it needs to know."""
+            """Logs nothing: tests read the counters."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""A process that prunes and dies in the middle: everything is written, nothing is committed yet.
+"""A process that prunes and dies before its commit, after all writes.
 
 `python -m tests.integration.workers.killed_pruner MONGODB_URL DATABASE`
 """
@@ -13,11 +13,11 @@ from datetime import timedelta
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import OperationFailure
 
-from workers.store.run_pruning import Pruned, RunPruning
+from workers.store.run_pruner import Pruned, RunPruner
 from workers.store.run_store import RunStore, connect
 
 
-class DyingRetention(RunPruning):
+class DyingRetention(RunPruner):
     async def _prune_in_transaction(self, session: AsyncClientSession) -> Pruned:
         pruned = await super()._prune_in(session)
         assert pruned.runs > 0
@@ -30,7 +30,7 @@ async def main(url: str, database: str) -> None:
     store = RunStore(connect(url, database=database))
     pruning = DyingRetention(store, timedelta(days=30))
     while True:
-        with suppress(OperationFailure):  # others may be in its way
+        with suppress(OperationFailure):  # other pruners may conflict
             await pruning.prune()
 
 

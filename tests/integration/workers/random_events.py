@@ -1,4 +1,4 @@
-"""What else happens to runs: people, time and mishap, each a step at random on a real MongoDB."""
+"""Random events of runs on a real MongoDB: people, time and accidents."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.integration.workers.worker_simulation import ENDS, LONG_AGO, Document, WorkerWorld
-from workers.control.control_errors import RefusedError, RunNotFoundError
 from workers.control.run_answers import submit_answer
 from workers.control.run_cancellation import cancel, discard
+from workers.control.run_change import RefusedError, RunNotFoundError
 from workers.control.run_replay import ReplayOptions, replay
 from workers.control.run_retry import retry_now
 from workers.store.run import TERMINAL, Accepted, RunRequest, RunState
@@ -28,7 +28,7 @@ NOT_OF_OLD = (
 
 
 class RandomEvents:
-    """What else happens: people, time and mishap."""
+    """Events from outside: people, time and accidents."""
 
     def __init__(self, world: WorkerWorld) -> None:
         self.world, self.store, self.dice = world, world.store, world.dice
@@ -62,17 +62,17 @@ class RandomEvents:
         accepted = await self._insert_and_note(self.world.request())
         self.world.accepted += accepted.created
         self.world.did["merged"] += accepted.merged
-        if accepted.ready and self.dice.random() < 0.9:  # else the sender died in between
+        if accepted.ready and self.dice.random() < 0.9:  # otherwise the sender died in between
             self.world.send(accepted.run_id)
 
     async def _insert_and_note(self, request: RunRequest) -> Accepted:
         if self.dice.random() < 0.7:
             return await self.store.insert(request)
-        key, quiet = "all of an app", timedelta(seconds=5)  # or until `wait` thinks that it is over
+        key, quiet = "all of an app", timedelta(seconds=5)  # or until `wait` ends it
         return await self.store.insert_debounced(request, key=key, quiet=quiet, max_delay=2 * quiet)
 
     async def insert_old_format(self) -> None:
-        """As the version before lanes wrote them."""
+        """Inserts a run as the version before lanes wrote it."""
         event = replace(self.world.request().trigger, id=f"old {self.world.accepted} {self.dice.random()}")
         request = replace(self.world.request(), trigger=event, order_key=None)
         run = run_document(request, now=datetime.now(UTC), republish_after=timedelta(0))
@@ -112,7 +112,7 @@ class RandomEvents:
             await self.world.expire_lease(run["_id"], run["lease"]["token"])
 
     async def wait(self) -> None:
-        """Time passes for what waits for its time."""
+        """Lets the time pass that runs wait for."""
         later = {"state": "queued", "hold": None, "lane": {"$exists": False}}
         if (run := await self.world.some_run(**later)) is not None:
             past = {"not_before": LONG_AGO, "wake_at": LONG_AGO}
@@ -122,7 +122,7 @@ class RandomEvents:
         self.world.tickets[: self.dice.randrange(20)] = []
 
     async def age_runs(self) -> None:
-        """But for those of which somebody may still write a turn: nobody is frozen for as long as runs are kept."""
+        """Ages runs without a pending write: no worker is frozen for the whole retention time."""
         ended = {"state": {"$in": [state.value for state in TERMINAL]}}
         run = await self.world.some_run(**ended)
         if run is not None and run["_id"] not in {run_id for run_id, _ in self.world.lapsed}:

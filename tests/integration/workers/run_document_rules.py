@@ -1,4 +1,4 @@
-"""Rules of a run's document: what must be true of every one in its state, whoever wrote it last."""
+"""Rules of the run document: they hold for each run in its state, whoever wrote it last."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ def _check_order(run: Document) -> Iterator[str]:
         yield f"it is the head of {head}, and its order is {key}"
     if str(held_by).startswith("order:") and (held_by != f"order:{key}" or head is not None):
         yield f"it is held by {held_by}, its order is {key}, and it is the head of {head}"
-    # Beside the head goes only what somebody answered.
+    # Next to the head only an answered run may go on.
     free = key is not None and head is None and not str(held_by).startswith("order:") and not run.get("answers")
     if free and run["state"] in {RunState.QUEUED, RunState.RUNNING}:
         yield f"it may start, and it is not the head of {key}"
@@ -76,7 +76,7 @@ def _empty(run: Document, *names: str) -> Iterator[str]:
 
 
 def turns_faults(run: Document, turns: Sequence[Document]) -> Iterator[str]:
-    """Those that count are 1 to n, by owners it has had; what its last owner left beside them is the next one."""
+    """Counted turns are 1 to n, by owners in the history; an uncounted one of the last owner is the next."""
     numbers = sorted(turn["number"] for turn in turns)
     counted = list(range(1, run["turn"] + 1))
     if numbers not in (counted, [*counted, run["turn"] + 1]):
@@ -88,7 +88,7 @@ def turns_faults(run: Document, turns: Sequence[Document]) -> Iterator[str]:
 
 
 def later_faults(before: Document, now: Document) -> Iterator[str]:
-    """Between two looks."""
+    """Returns faults between two reads."""
     if now["lease"]["token"] < before["lease"]["token"] or now["turn"] < before["turn"]:
         yield f"{now['_id']} went back from {before['lease']}, turn {before['turn']}, to {now['lease']}, {now['turn']}"
     if before["state"] in TERMINAL and _lasting(before) != _lasting(now):
@@ -96,5 +96,5 @@ def later_faults(before: Document, now: Document) -> Iterator[str]:
 
 
 def _lasting(run: Document) -> Document:
-    """All but its age, which tests change, and whether it takes events, which whoever sends the next one puts right."""
+    """Returns all but the age, which tests change, and `open`, which the next event corrects."""
     return {**run, "finished_at": None, "debounce": {**run.get("debounce", {}), "open": None}}

@@ -1,4 +1,4 @@
-"""Letting go of what budgets hold, on a real MongoDB: in which order, how many at a time, and when."""
+"""Budget releases on a real MongoDB: their order, their number and their time."""
 
 import asyncio
 from collections import Counter
@@ -13,8 +13,8 @@ from accounting.budgets.budget_store import BudgetStore
 from accounting.budgets.effective_budgets import BudgetWindow
 from accounting.budgets.window_calendar import window_span
 from accounting.budgets.window_store import WindowStore, WindowUsage
-from tests.integration.accounting.budgets.process import ReservingProcess, set_budget
-from tests.integration.workers.test_fairness import hold_runs
+from tests.integration.accounting.budgets.reserving_process import ReservingProcess, set_budget
+from tests.integration.workers.test_lanes import hold_runs
 from workers.admission.budget_releases import MAX_RELEASED, BudgetReleases
 from workers.admission.caps import Caps
 from workers.admission.limit_releases import LimitReleases
@@ -33,7 +33,7 @@ class RecordedWakeups:
 
 
 async def spend_budget(store: RunStore, limit: int = 100, **fields: Any) -> Budget:
-    """A budget of which nothing is left."""
+    """Spends a budget completely."""
     budget = await set_budget(store, limit, **fields)
     process = ReservingProcess(store)
     await process.run(app_id="acme").call(tokens=limit)

@@ -1,4 +1,4 @@
-"""Budgets on real workers: what is spent by many runs at once, and what becomes of runs when nothing is left."""
+"""Budgets on real workers: concurrent spending, and runs after the budget is spent."""
 
 import asyncio
 import re
@@ -14,9 +14,9 @@ from accounting.budgets.budget_status import BudgetStatus, read_statuses
 from accounting.budgets.budget_store import BudgetStore
 from accounting.budgets.reconcile import LOST_DELAY_S, REPEAT_INTERVAL_S
 from accounting.budgets.window_store import RESERVATION_TTL_S
-from tests.integration.accounting.budgets.process import age_windows
+from tests.integration.accounting.budgets.reserving_process import age_windows
 from tests.integration.stage import Document, Stage, relay, wait_until
-from workers.control.control_errors import RefusedError
+from workers.control.run_change import RefusedError
 from workers.control.run_retry import retry_now
 
 pytestmark = pytest.mark.integration
@@ -66,11 +66,11 @@ async def test_fifty_runs_at_once_spend_a_budget_for_ten_and_no_more(stage: Stag
     made = spent // CALL_TOKENS
     assert Counter(run["state"] for run in runs) == {"succeeded": made, "queued": 50 - made}
 
-    async def told() -> bool:
+    async def matches_ledger() -> bool:
         now = await budget_status(stage)
         return now.spent == spent and now.reserved == 0 and now.is_exhausted
 
-    await wait_until("the budget says what the ledger says", told)
+    await wait_until("the budget says what the ledger says", matches_ledger)
 
 
 async def wait_for_hold(stage: Stage, run_id: str) -> Document:
@@ -194,12 +194,12 @@ async def test_an_endless_loop_of_tools_ends_with_its_budget(stage: Stage, windo
 async def wait_until_status_matches_ledger(stage: Stage) -> None:
     reconciler = stage.reconciler()
 
-    async def told() -> bool:
+    async def matches_ledger() -> bool:
         await reconciler.run_pass()
         now = await budget_status(stage)
         return now.reserved == 0 and now.spent == await recorded_spending(stage)
 
-    await wait_until("nothing is reserved, and what is spent is what the ledger says", told)
+    await wait_until("nothing is reserved, and what is spent is what the ledger says", matches_ledger)
 
 
 async def test_nothing_of_a_killed_worker_is_left_when_its_reservations_end(stage: Stage) -> None:
@@ -259,7 +259,7 @@ async def test_a_worker_asleep_past_its_reservations_counts_each_call_once(stage
 
 
 async def test_a_worker_that_starts_reserves_what_the_one_before_it_has_learnt(stage: Stage) -> None:
-    """Of calls that no budget was asked for; a cold one would let twelve of these runs ask at once."""
+    """Estimates also come from calls without a budget. A cold worker would let twelve of these runs call at once."""
     tokens = 3_060
     stage.package("Relay", relay("Relay", ["A"]))
     stage.answers({}, default={"text": "ok", "delay_s": 0.3, "usage": {"input": 60, "output": 3_000}})

@@ -1,4 +1,4 @@
-"""Contexts of real runs: what tools put into them, and what comes from a database."""
+"""Contexts of real runs: values from tools and from a database."""
 
 import pytest
 
@@ -74,7 +74,7 @@ async def test_a_database_variable_is_the_newest_document_of_the_runs_own_app(st
     [asked] = await database["system.profile"].find({"op": "query", "ns": f"{database.name}.orders"}).to_list(None)
     assert asked["command"]["filter"] == {"$and": [{"app_id": "acme"}, tenant_scope("acme")]}
     assert asked["command"]["maxTimeMS"] == 9_000
-    # The rest of a document stays in the database: it is not even sent.
+    # The rest of a document is not sent by the database.
     assert asked["command"]["projection"] == {"_id": False, "status": True, "total": True}
 
 

@@ -1,4 +1,4 @@
-"""External values over real HTTP: who is asked, what comes in, what is kept, and what never leaves."""
+"""External values over real HTTP: requests, results, caching and secrecy."""
 
 import asyncio
 import gzip
@@ -62,7 +62,7 @@ async def reading(
 
 
 async def read(plan: Plan | ExternalAnswer, path: str = "/", facts: Mapping[str, Any] = FACTS, **source: Any) -> Any:
-    """One value by a reader of its own."""
+    """Reads one value with its own reader."""
     with external_server(plan if callable(plan) else lambda *_: plan) as server:
         async with reading(server) as external_reader:
             return await external_reader.read(at(server, path, **source), app_id="acme", facts=facts)
@@ -392,7 +392,7 @@ async def test_without_a_time_nothing_is_kept() -> None:
 
 
 async def test_one_app_is_never_given_what_another_fetched() -> None:
-    """Also where nothing in the address tells them apart."""
+    """Also if the address does not differ between apps."""
     with external_server(lambda _, number: answer(number)) as server:
         async with reading(server) as external_reader:
             source = at(server, cache_ttl_s=100)
@@ -460,7 +460,7 @@ async def test_proxies_of_the_process_environment_are_ignored(monkeypatch: pytes
 
 
 async def test_ten_slow_reads_take_as_long_as_one() -> None:
-    all_asked = threading.Barrier(10)  # each is answered once all are asked: one after another would never end
+    all_asked = threading.Barrier(10)  # answers come after all requests: sequential requests would never end
 
     def plan(_: ExternalRequest, number: int) -> ExternalAnswer:
         all_asked.wait(timeout=20)

@@ -1,4 +1,4 @@
-"""Control of runs on a real MongoDB: each wish is carried out once, whatever else happens to the run at that moment."""
+"""Control of runs on a real MongoDB: each request takes effect once, in any race with the run."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -9,9 +9,8 @@ import pytest
 from accounting.infra.aio import gather_all
 from tests.integration.stage import Stage, relay
 from workers.control.bulk_change import change_each
-from workers.control.control_errors import RefusedError, RunNotFoundError
 from workers.control.run_cancellation import _end_run, cancel, discard
-from workers.control.run_change import read_run
+from workers.control.run_change import RefusedError, RunNotFoundError, read_run
 from workers.control.run_ids import resolve_run_id
 from workers.control.run_replay import ReplayOptions, find_replays, replay
 from workers.control.run_retry import retry_now
@@ -120,7 +119,7 @@ async def test_what_was_worked_on_since_it_was_looked_at_is_looked_at_again(stor
     assert claim is not None
     await ownership(store).requeue(claim, delay=timedelta(hours=1), counts_as_attempt=True, reason="429")
 
-    assert await _end_run(store, run, "ann") is None  # it would not know what this attempt has used
+    assert await _end_run(store, run, "ann") is None  # it would miss the usage of this attempt
 
     assert (await cancel(store, claim.run_id, by="ann")).changed
     assert (await run_of(store, claim.run_id))["not_before"] is None
@@ -210,7 +209,7 @@ async def test_of_cancel_and_claim_and_finish_at_once_one_truth_is_left(store: R
             return "lost"
         return "finished"
 
-    async def told(run_id: str, number: int) -> str:
+    async def cancel_later(run_id: str, number: int) -> str:
         await asyncio.sleep(number % 6 / 500)
         try:
             return (await cancel(store, run_id, by="ann")).state.value
@@ -219,14 +218,14 @@ async def test_of_cancel_and_claim_and_finish_at_once_one_truth_is_left(store: R
 
     worked = gather_all(worked_on(run_id) for run_id in run_ids)
     ends, answers = await asyncio.gather(
-        worked, gather_all(told(run_id, number) for number, run_id in enumerate(run_ids))
+        worked, gather_all(cancel_later(run_id, number) for number, run_id in enumerate(run_ids))
     )
 
     seen = set()
     for run_id, end, answer in zip(run_ids, ends, answers, strict=True):
         state = (await run_of(store, run_id))["state"]
         seen.add((end, answer, state))
-    # Told "cancelled", it never ran; told "asked to stop", it was too late for this worker, which never beats.
+    # "cancelled" means that it never ran. "asked to stop" came too late for this worker, which has no heartbeat.
     assert seen <= {
         ("never claimed", "cancelled", "cancelled"),
         ("finished", "running", "succeeded"),
@@ -242,10 +241,10 @@ async def test_runs_cancelled_at_any_moment_end_one_way_and_cost_as_the_ledger(
     await stage.start_worker()
     run_ids = [(await stage.accept("Relay")).run_id for _ in range(60)]
 
-    async def told(run_id: str, number: int) -> str:
+    async def cancel_later(run_id: str, number: int) -> str:
         if number % 3 == 1:
             await stage.wait_for_turn(run_id, 1)
-            await asyncio.sleep(number / 100)  # any moment of what is left of it
+            await asyncio.sleep(number / 100)  # any moment of the rest of the run
         if number % 3 == 2:
             await stage.wait_for_end(run_id)
         try:
@@ -253,7 +252,7 @@ async def test_runs_cancelled_at_any_moment_end_one_way_and_cost_as_the_ledger(
         except RefusedError:
             return "refused"
 
-    answers = await gather_all(told(run_id, number) for number, run_id in enumerate(run_ids))
+    answers = await gather_all(cancel_later(run_id, number) for number, run_id in enumerate(run_ids))
     runs = [await stage.wait_for_end(run_id) for run_id in run_ids]
 
     for run, answer in zip(runs, answers, strict=True):
@@ -278,7 +277,7 @@ async def test_a_run_that_waits_for_its_next_attempt_can_be_made_due(store: RunS
 
     assert (done.changed, wake.run_ids) == (True, [claim.run_id])
     due = await run_of(store, claim.run_id)
-    assert due["wake_at"] <= datetime.now(UTC)  # should the wake-up get lost
+    assert due["wake_at"] <= datetime.now(UTC)  # in case the wake-up gets lost
     assert due["not_before"] is None, "a time of the past may be one of the future for the next primary"
     assert not (await retry_now(store, wake, claim.run_id, by="ann")).changed
     assert await ownership(store).claim_first("acme") is not None
@@ -441,7 +440,7 @@ NOW = datetime.now(UTC)
 async def test_a_filtered_list_reads_what_it_shows_and_not_what_exists(
     store: RunStore, matching: RunFilter, most: int
 ) -> None:
-    """Few among many that succeeded long ago."""
+    """A few failed among many old successes."""
     template = await run_of(store, await insert_queued_run(store))
     await store.runs.delete_many({})
     rare: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Debounced runs on a real MongoDB: events that come soon after each other are one run, that of the newest."""
+"""Debounced runs on a real MongoDB: events in quick succession are one run with the input of the newest."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -42,7 +42,7 @@ async def only_run(store: RunStore) -> Document:
 
 
 async def make_due(store: RunStore, run_id: str) -> None:
-    """Its quiet time is over, and the reconciler has seen it."""
+    """Ends the quiet time; the reconciler has seen it."""
     ready = {"not_before": None, "lane": "acme"}
     await store.runs.update_one({"_id": run_id}, {"$set": ready})
 
@@ -62,7 +62,7 @@ async def test_what_comes_in_the_quiet_time_goes_into_the_run_that_waits(store: 
 
 
 async def test_standing_answers_are_those_of_the_newest_event(store: RunStore) -> None:
-    """Its trigger may have been edited meanwhile: what was approved for one event answers for no other."""
+    """The trigger may have been edited meanwhile: an approval for one event does not apply to another."""
     small = {"pay": {"verdict": "yes"}, "ship": [{"when": "arguments.amount < `5`", "answer": {"verdict": "yes"}}]}
     for event, answers in enumerate((small, {}, None, small)):
         await send_event(store, str(event), ui_responses=answers)
@@ -132,7 +132,7 @@ async def test_the_newest_of_many_at_once_is_one_of_them_and_none_is_lost(store:
 
 
 async def test_an_event_that_two_send_at_once_is_never_in_two_runs(store: RunStore) -> None:
-    """Though the run that one of them merges it into is claimed at that moment."""
+    """Even if the run that it is merged into is claimed at that moment."""
     ownership = MongoRunRepository(store, owner="w1", lease_s=60)
 
     async def claim_all(stop: asyncio.Event) -> None:
@@ -176,7 +176,7 @@ async def test_a_debounced_run_with_an_order_key_waits_for_its_turn_as_well(stor
 
 @pytest.mark.parametrize("with_turns", [False, True], ids=["before its first turn", "after a turn"])
 async def test_a_claimed_run_takes_no_event_even_while_it_awaits_a_retry(store: RunStore, with_turns: bool) -> None:
-    """What it was asked may be in a model's memory already: an event that came into it now would be lost."""
+    """The model may have the old input already, so a merged event would be lost."""
     first = await send_event(store, "1")
     await make_due(store, first.run_id)
     ownership = MongoRunRepository(store, owner="w1", lease_s=60)

@@ -1,4 +1,4 @@
-"""Gates on real workers: small payments are answered in advance, large ones by a person, and only a yes opens one."""
+"""Gates on real workers: standing answers for small payments, a person for large ones; only a yes opens a gate."""
 
 from typing import Any
 

@@ -57,7 +57,7 @@ async def lease_end(store: RunStore, claim: Claim) -> datetime:
 async def test_a_blocked_event_loop_does_not_lose_the_lease(
     store: RunStore, heartbeat: Heartbeat, losses: Losses
 ) -> None:
-    """Nor do four tools beside it that compute in pure Python, and hold the interpreter for all they can get of it."""
+    """Nor do four concurrent tools that compute in pure Python and hold the interpreter lock."""
     claim = await claim_run(store)
     over = threading.Event()
 
@@ -83,7 +83,7 @@ async def test_a_blocked_event_loop_does_not_lose_the_lease(
 async def test_a_run_that_left_under_its_own_token_is_not_called_lost(
     store: RunStore, heartbeat: Heartbeat, losses: Losses, state: str
 ) -> None:
-    """Its owner has written the end, and has not heard the answer yet."""
+    """Its owner has written the end, and has not received the response yet."""
     left, kept = await claim_run(store), await claim_run(store, "2")
 
     with heartbeat.renew_while(left), heartbeat.renew_while(kept):
@@ -92,10 +92,10 @@ async def test_a_run_that_left_under_its_own_token_is_not_called_lost(
         for _ in range(2):  # the second beat that is seen began after the write
             seen = await lease_end(store, kept)
 
-            async def renewed(before: datetime = seen) -> bool:
+            async def is_renewed(before: datetime = seen) -> bool:
                 return await lease_end(store, kept) > before
 
-            await wait_until("the other lease is renewed", renewed)
+            await wait_until("the other lease is renewed", is_renewed)
 
         assert not heartbeat.is_lost(left)
     assert losses == []
@@ -141,7 +141,10 @@ async def test_a_run_that_was_taken_over_is_cancelled_and_counted(
 async def test_a_run_that_was_given_up_under_its_token_is_cancelled(
     store: RunStore, heartbeat: Heartbeat, losses: Losses, state: str
 ) -> None:
-    """Its worker stood still for longer than the lease; meanwhile nobody has claimed it anew, but maybe replayed it."""
+    """Its worker stood still for longer than the lease.
+
+    No worker has claimed it since, but it may have been replayed.
+    """
     claim = await claim_run(store)
     task = asyncio.create_task(renew_until_lost(heartbeat, claim))
     await asyncio.sleep(0)
@@ -199,7 +202,7 @@ async def renew_until_lost(heartbeat: Heartbeat, claim: Claim) -> None:
 async def test_a_run_whose_transaction_stands_still_costs_no_other_its_lease(
     store: RunStore, heartbeat: Heartbeat, losses: Losses
 ) -> None:
-    """As when a tool blocks the loop in the very moment in which another chat writes its documents."""
+    """For example, a tool blocks the loop at the moment when another chat writes its documents."""
     locked, other = await claim_run(store), await claim_run(store, "2")
 
     async with store.database.client.start_session() as session, await session.start_transaction():
@@ -210,10 +213,10 @@ async def test_a_run_whose_transaction_stands_still_costs_no_other_its_lease(
             for _ in range(2):
                 seen = await lease_end(store, other)
 
-                async def renewed(before: datetime = seen) -> bool:
+                async def is_renewed(before: datetime = seen) -> bool:
                     return await lease_end(store, other) > before
 
-                await wait_until("the other lease is renewed", renewed, within_s=LEASE_S)
+                await wait_until("the other lease is renewed", is_renewed, within_s=LEASE_S)
             assert not heartbeat.is_lost(other)
         standing.cancel()
         await session.abort_transaction()
@@ -223,7 +226,7 @@ async def test_a_run_whose_transaction_stands_still_costs_no_other_its_lease(
 async def test_what_its_task_does_next_is_not_cut_off_with_a_run_that_was_lost(
     store: RunStore, heartbeat: Heartbeat, losses: Losses
 ) -> None:
-    """The loop stands while the heartbeat finds it lost, so that it hears of that only after the run was left."""
+    """The loop stands still while the heartbeat finds the loss, so the task learns of it after leaving the run."""
     claim = await claim_run(store)
     await store.runs.update_one({"_id": claim.run_id}, {"$inc": {"lease.token": 1}})
 
@@ -241,7 +244,7 @@ async def test_what_its_task_does_next_is_not_cut_off_with_a_run_that_was_lost(
 async def test_a_run_that_its_own_process_claimed_again_keeps_the_new_lease(
     store: RunStore, heartbeat: Heartbeat
 ) -> None:
-    """The old task is still writing its last row when the new one begins, and ends in the middle of it."""
+    """The old task still writes its last row when the new one begins, and ends in the middle of it."""
     old = await claim_run(store)
     await store.runs.update_one({"_id": old.run_id}, {"$set": {"state": "queued"}})
     new = await MongoRunRepository(store, owner="me", lease_s=LEASE_S).claim(old.run_id)
@@ -253,17 +256,17 @@ async def test_a_run_that_its_own_process_claimed_again_keeps_the_new_lease(
         ending.__exit__(None, None, None)
         first = await lease_end(store, new)
 
-        async def renewed() -> bool:
+        async def is_renewed() -> bool:
             return await lease_end(store, new) > first
 
-        await wait_until("the new lease is renewed", renewed, within_s=LEASE_S)
+        await wait_until("the new lease is renewed", is_renewed, within_s=LEASE_S)
         assert not heartbeat.is_lost(new)
 
 
 async def test_a_url_that_prefers_secondaries_is_not_obeyed(
     store: RunStore, settings: Settings, losses: Losses
 ) -> None:
-    """There are none here; where there are, they say who had the run before, and know of no wish to cancel it."""
+    """There are none here. Real ones may return the previous owner, and miss a cancellation."""
     url = f"{settings.mongodb_url}{'&' if '?' in str(settings.mongodb_url) else '?'}readPreference=secondary"
     told = Heartbeat(url=url, database=settings.database, lease_s=LEASE_S, on_lost=losses)
     claim = await claim_run(store)

@@ -113,7 +113,7 @@ async def test_a_stale_owner_keeps_nothing(stage: Stage) -> None:
 
 
 async def test_a_value_that_is_about_to_be_written_expires_from_now_on(stage: Stage) -> None:
-    """Whether an earlier run left it long ago, or a run whose lease is lost has just made its document."""
+    """Whether an earlier run wrote it long ago, or a run with a lost lease has just inserted it."""
     collection, now = stage.store.database["kept_states"], datetime.now(UTC)
     states, old, new = (
         KeptStateStore(stage.store.database),

@@ -1,10 +1,10 @@
-"""The life of runs: everything that may happen to them, at random and side by side, on a real MongoDB.
+"""A random simulation of runs, with concurrent events of every kind, on a real MongoDB.
 
-Workers that finish, fail, hand back, freeze and write late; people who cancel, answer, discard, replay and cannot wait;
-reconcilers, lost wake-ups, runs of an older version, and retention. After each round every document is looked at. In
-the end honest workers and a reconciler are left alone, and nothing may be stuck.
+Workers finish, fail, hand back, freeze and write late. People cancel, answer, discard, replay and retry. Reconcilers
+run, wake-ups get lost, runs of an older version appear, and retention deletes. After each round every document is
+checked. In the end honest workers and a reconciler remain, and no run may be stuck.
 
-LIFE_SEED and LIFE_SECONDS give another walk, and a longer one.
+LIFE_SEED and LIFE_SECONDS set another walk, and a longer one.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from tests.integration.workers.random_events import RandomEvents
 from tests.integration.workers.run_document_rules import faults_of, later_faults, turns_faults
 from tests.integration.workers.worker_simulation import LONG_AGO, Document, SimulatedWorker, WorkerWorld
 from workers.settings import Settings
-from workers.store.run_pruning import ROLLUPS
+from workers.store.run_pruner import ROLLUPS
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration
@@ -44,7 +44,7 @@ async def test_nothing_that_happens_to_runs_loses_doubles_or_stops_one(
     before: dict[str, Document] = {}
     for round_number in range(6 * ROUNDS):
         if round_number >= ROUNDS and not unseen_events(world):
-            break  # a machine with much to do gets further rounds
+            break  # a busy machine gets further rounds
         until = time.monotonic() + SECONDS / ROUNDS
         async with asyncio.TaskGroup() as tasks:
             for step in [*steps, *(worker.thaw_now_and_then for worker in workers)]:
@@ -57,7 +57,7 @@ async def test_nothing_that_happens_to_runs_loses_doubles_or_stops_one(
 
 
 def crash_sometimes(world: WorkerWorld, let_next_go: Callable[..., Awaitable[Document | None]]) -> Callable[..., Any]:
-    """Whoever ended a run may die before it lets the next one of its order go."""
+    """A process that ended a run may die before it releases the next one of its order key."""
 
     async def let_go(key: str, *, woken: bool) -> Document | None:
         return None if world.dice.random() < 0.1 else await let_next_go(key, woken=woken)
@@ -76,7 +76,7 @@ async def repeat_step(step: Callable[[], Awaitable[None]], until: float) -> None
 
 
 async def assert_rules_hold(world: WorkerWorld, before: dict[str, Document]) -> dict[str, Document]:
-    """No operation is under way. Every run is there, and is as its state says."""
+    """Checks every run while no operation is under way."""
     runs = {run["_id"]: run async for run in world.store.runs.find()}
     turns: dict[str, list[Document]] = {run_id: [] for run_id in runs}
     async for turn in world.store.turns.find():
@@ -92,7 +92,7 @@ async def assert_rules_hold(world: WorkerWorld, before: dict[str, Document]) -> 
 
 
 async def settle_world(world: WorkerWorld) -> None:
-    """Honest workers and a reconciler, though all wake-ups were lost. Whoever was frozen is dead now; time passes."""
+    """Runs honest workers and a reconciler after all wake-ups were lost. Frozen workers are dead; time passes."""
     world.tickets.clear()
     world.at_work.clear()
     workers = [SimulatedWorker(world, f"honest {number}", honest=True) for number in range(2)]

@@ -1,4 +1,4 @@
-"""The life cycle of real runs: when a package's last steps are taken, and what the store keeps of them."""
+"""The life cycle of real runs: when the last steps of a package run, and what the store keeps of them."""
 
 import asyncio
 import json
@@ -59,7 +59,7 @@ HOOK = "def strict(message):\n    raise ValueError('not like this: ' + message)\
 
 
 def write_lifecycle_package(stage: Stage, *steps: tuple[str, str], **changes: Any) -> None:
-    """A package with these steps: moment, function."""
+    """Writes a package with these steps: moment, function."""
     package = relay("Living", ["A"], **changes.pop("orchestrator", {}))
     entries = [{"trigger": moment, "file": "steps.py", "function": function} for moment, function in steps]
     package["tools"] = {"lifecycle_tools": entries}

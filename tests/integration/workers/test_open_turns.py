@@ -1,4 +1,4 @@
-"""Open turns in a real store: many questions of one turn, what is kept of it, and how it ends."""
+"""Open turns in a real store: several questions of one turn, its stored steps, and its end."""
 
 import asyncio
 from datetime import timedelta
@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from tests.integration.stage import Document, Stage, relay, wait_until
-from workers.control.control_errors import RefusedError
 from workers.control.run_answers import AnswerResult, submit_answer
 from workers.control.run_cancellation import cancel
+from workers.control.run_change import RefusedError
 from workers.control.run_replay import ReplayOptions, replay
 from workers.reconciler.run_retention import RunRetention
 
@@ -103,7 +103,7 @@ async def test_nothing_hidden_in_production_is_kept_with_questions_and_steps(des
     await stage.start_worker(environment="production")
     run_id = (await stage.accept("Desk")).run_id
 
-    async def kept() -> str:
+    async def read_stored() -> str:
         run = await stage.store.find(run_id)
         return str([run, await stage.store.turns.find({"run_id": run_id}).to_list(None)])
 
@@ -111,13 +111,13 @@ async def test_nothing_hidden_in_production_is_kept_with_questions_and_steps(des
     [turn] = await stage.store.turns.find({"run_id": run_id}).to_list(None)
     assert len(turn["steps"]) == 2
     assert run["questions"][0]["title"] == "With (hidden)?"
-    shown = await kept()
+    shown = await read_stored()
     assert [value for value in (SECRET, PIN) if value in shown] == []
 
     for number in range(1, CALLS + 1):
         await send_answer(stage, run_id, number, "no")
     assert (await stage.wait_for_end(run_id))["state"] == "succeeded"
-    shown = await kept()
+    shown = await read_stored()
     assert [value for value in (SECRET, PIN) if value in shown] == []
 
 

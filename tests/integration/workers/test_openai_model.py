@@ -1,4 +1,4 @@
-"""Runs against a real HTTP model server: what it served is what the ledger says."""
+"""Runs against a real HTTP model server: the ledger matches the served calls."""
 
 import json
 

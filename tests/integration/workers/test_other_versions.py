@@ -1,4 +1,4 @@
-"""Runs that another version wrote, before this one or after it: worked on where they can be, and always displayed."""
+"""Runs that an older or newer version wrote: executed where possible, and always displayed."""
 
 from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay, wait_until
-from workers.control.control_errors import RefusedError
 from workers.control.run_answers import submit_answer
 from workers.control.run_cancellation import cancel, discard
+from workers.control.run_change import RefusedError
 from workers.control.run_detail import read_run_detail
 from workers.control.run_replay import replay
 from workers.control.run_retry import retry_now
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.integration
 
 class Silent:
     def send(self, run_id: str) -> None:
-        """No worker runs here."""
+        """Ignored: no worker runs here."""
 
 
 def request(event_id: str = "1", **fields: Any) -> RunRequest:
@@ -62,7 +62,7 @@ async def test_a_state_that_this_version_does_not_know_is_counted_by_none_of_its
     assert (queue.in_progress, queue.parked, sum(queue.queued.values()), dict(ended)) == (0, 0, 0, {})
 
 
-async def test_a_run_in_an_unknown_state_is_changed_by_nobody_who_does_not_know_it(store: RunStore) -> None:
+async def test_a_run_in_an_unknown_state_is_not_changed_by_an_older_version(store: RunStore) -> None:
     run_id = await of_a_newer_version(store)
     before = await store.find(run_id)
     changes: list[Awaitable[Any]] = [
@@ -82,7 +82,7 @@ async def test_a_run_in_an_unknown_state_is_changed_by_nobody_who_does_not_know_
 
 
 async def test_what_the_version_before_left_behind_is_worked_on(stage: Stage) -> None:
-    """One run that it accepted, one that waits for its retry, and one that its dead worker had claimed."""
+    """A run that it accepted, one that waits for its retry, and one that its dead worker had claimed."""
     stage.package("Relay", relay("Relay", ["A"]))
     stage.answers({}, default={"text": "done"})
     store = stage.store
@@ -109,7 +109,7 @@ async def test_what_the_version_before_left_behind_is_worked_on(stage: Stage) ->
 
 
 async def test_the_version_before_goes_on_with_runs_of_this_one(store: RunStore) -> None:
-    """It knows no format: it claims, requeues and ends them, and this version takes them back."""
+    """It has no formats: it claims, requeues and ends them, and this version takes them back."""
     run_id = (await store.insert(request())).run_id
     old_claim = {"$set": {"state": "running", "lease.owner": "old", "lease.until": datetime(2020, 1, 1, tzinfo=UTC)}}
     await store.runs.update_one({"_id": run_id}, {**old_claim, "$inc": {"lease.token": 1}, "$unset": {"lane": ""}})

@@ -43,7 +43,7 @@ async def claim_run(store: RunStore, owner: str = "first") -> Claim:
 
 
 async def take_over(store: RunStore, claim: Claim, *, by: str = "second") -> Claim:
-    """What the reconciler and the next worker do after the lease ran out."""
+    """Reclaims the run after its lease expired, and claims it for the next worker."""
     await store.runs.update_one({"_id": claim.run_id}, {"$set": {"state": "queued", "lease.until": None}})
     newer = await MongoRunRepository(store, owner=by, lease_s=30).claim(claim.run_id)
     assert newer is not None
@@ -121,7 +121,7 @@ async def test_each_claim_gets_a_higher_token(store: RunStore) -> None:
 
 @pytest.mark.parametrize("newer", ["second", "first"], ids=["another owner", "the same owner again"])
 async def test_a_stale_owner_cannot_commit_finish_requeue_or_pin(store: RunStore, newer: str) -> None:
-    """It is the token that counts: a worker may lose a run and claim it again."""
+    """The token decides: a worker may lose a run and claim it again."""
     stale = await claim_run(store)
     await take_over(store, stale, by=newer)
     ownership = MongoRunRepository(store, owner="first", lease_s=30)
@@ -182,7 +182,7 @@ async def test_a_turn_is_committed_once_and_in_order(store: RunStore) -> None:
 
 
 async def test_a_committed_turn_forgives_the_worker_losses_before_it(store: RunStore) -> None:
-    """Or a long run that gets on would be parked after five of them, whatever lies in between."""
+    """Otherwise a long run would be parked after five losses, whatever its progress."""
     claim = await claim_run(store)
     await store.runs.update_one({"_id": claim.run_id}, {"$set": {"worker_losses": 4, "losses_alone": 2}})
 
@@ -210,7 +210,7 @@ async def test_a_finished_run_keeps_its_token_and_never_changes(store: RunStore)
 async def test_a_turn_that_its_owner_wrote_already_may_be_committed(store: RunStore) -> None:
     claim = await claim_run(store)
     written = {"_id": f"{claim.run_id}:1", "run_id": claim.run_id, "number": 1, "token": claim.token}
-    await store.turns.insert_one({**TURN, **written})  # and then the answer got lost
+    await store.turns.insert_one({**TURN, **written})  # and then the response got lost
 
     await MongoRunRepository(store, owner="first", lease_s=30).commit_turn(claim, number=1, turn=TURN, checkpoint={})
 
@@ -304,7 +304,7 @@ async def test_a_preferred_run_is_one_of_the_lane_whose_turn_it_is(store: RunSto
 
 
 async def test_a_hand_back_means_now_by_whatever_clock(store: RunStore) -> None:
-    """The next primary's clock may be behind the one that wrote down when."""
+    """The next primary's clock may be behind that of the one that wrote the time."""
     claim = await claim_run(store)
 
     await MongoRunRepository(store, owner="first", lease_s=30).requeue(

@@ -1,4 +1,4 @@
-"""Databases of tools on a real MongoDB: what the operator allows can be read and written, and nothing else reached."""
+"""Databases of tools on a real MongoDB: allowed ones can be read and written, and no other is reached."""
 
 import asyncio
 import copy
@@ -32,7 +32,7 @@ DRIVER = (AsyncMongoClient, AsyncDatabase, AsyncCollection, AsyncCursor)
 
 @pytest.fixture
 async def shop(store: RunStore, dropped: Callable[[str], None]) -> AsyncIterator[str]:
-    """A database that is allowed, beside one that is not, in which the same document lies."""
+    """Makes an allowed database, and another one with the same document."""
     name = f"{store.database.name}_shop"
     for each in (name, f"{name}_other"):
         await store.database.client[each]["orders"].insert_one({"_id": 1, "app_id": "acme", "n": 7})
@@ -86,7 +86,7 @@ async def test_an_allowed_database_works_as_with_the_driver(client: PackageClien
 
 async def test_collections_of_the_server_are_not_listed(store: RunStore, client: PackageClient, shop: str) -> None:
     database = store.database.client[shop]
-    await database.create_collection("seen", viewOn="orders", pipeline=[])  # which the server keeps in system.views
+    await database.create_collection("seen", viewOn="orders", pipeline=[])  # the server stores views in system.views
 
     assert "system.views" in await database.list_collection_names()
     assert sorted(await client[shop].list_collection_names()) == ["orders", "seen"]
@@ -191,7 +191,7 @@ async def test_no_name_leads_to_another_database(client: PackageClient, store: R
 
 
 class LyingKey(str):
-    """Equal to what is allowed, and another name on the wire."""
+    """A key that equals an allowed one, and sends another name."""
 
     __slots__ = ()
 
@@ -250,7 +250,7 @@ async def test_whatever_else_the_driver_has_is_refused(client: PackageClient, sh
         served = {name for name in dir(type(part)) if not name.startswith("_")} | {"find", "aggregate"}
         for name in {*UNSERVED[driver], *(each for each in dir(driver) if not each.startswith("_"))} - served:
             if driver is AsyncCollection and callable(getattr(driver, name)) and name not in UNSERVED[driver]:
-                continue  # the methods that are served
+                continue  # the supported methods
             with pytest.raises(DatabaseNotAllowedError):
                 getattr(part, name)
             assert not hasattr(part, name)
@@ -317,13 +317,13 @@ async def test_pipelines_within_the_database_work(client: PackageClient, shop: s
             {"$merge": {"into": "copies"}},
         ]
     )
-    await orders.aggregate([{"$out": "more"}])  # sent when it is awaited, as the driver does
+    await orders.aggregate([{"$out": "more"}])  # sent when awaited, as in the driver
     assert await client[shop].more.count_documents({}) == 1
     assert await client[shop].copies.count_documents({}) == 1
 
 
 class ChangingMapping(dict[str, Any]):
-    """Something else at each look."""
+    """A mapping that changes at each read."""
 
     def __init__(self, *reads: Mapping[str, Any]) -> None:
         super().__init__(reads[0])
@@ -334,7 +334,7 @@ class ChangingMapping(dict[str, Any]):
 
 
 class SmugglingText:
-    """What encodes itself as other bytes than it shows."""
+    """A text that encodes other bytes than it shows."""
 
     _type_marker = 101
     raw = encode({"$where": "true"})
@@ -382,7 +382,7 @@ async def test_a_collection_of_the_server_is_refused(client: PackageClient, shop
 
 
 def attributes(part: Any) -> dict[str, Any]:
-    """Of an object, also those that begin with one underscore; what is refused has none."""
+    """Returns the attributes of an object, including those with one underscore; refused ones are left out."""
     names = {name for name in dir(part) if not name.startswith("__")} | {
         "_client",
         "_database",
@@ -398,7 +398,7 @@ async def test_no_attribute_leads_to_the_driver(client: PackageClient, shop: str
     await cursor.to_list(1)
     waiting = [client, client[shop], orders, cursor, copy.copy(client), await orders.insert_one({})]
     seen: set[int] = set()
-    kept: list[Any] = []  # so that no id is given twice
+    kept: list[Any] = []  # so that no id repeats
 
     while waiting:
         part = waiting.pop()
@@ -482,7 +482,7 @@ async def test_a_worker_gives_tools_what_its_file_allows(stage: Stage, shop: str
         "tools": [{"agent": "Clerk", "file": "look.py", "function": each} for each in ("look", "look_in_thread")]
     }
     package["tools/look.py"] = TOOL
-    # What a package declares for itself is no permission.
+    # The declaration of a package gives no permission.
     place = {"database_name": f"{shop}_other", "collection": "orders"}
     other = {"type": "data_reference", **place, "query_template": {"app_id": "{{runtime.app_id}}"}, "fields": ["n"]}
     package["context_variables"] = {"definitions": {"v": {"type": "object", "source": other}}}

@@ -111,7 +111,7 @@ def spying_package() -> dict[str, Any]:
 
 
 def broken_package() -> dict[str, Any]:
-    """Declares nothing; at import it fails with the value of the other package."""
+    """Writes a package without declarations that fails at import with the value of the other package."""
     return {
         **relay("Broken", ["A"]),
         "tools": {"tools": [{"agent": "A", "file": "b.py", "function": "b"}]},
@@ -278,14 +278,14 @@ async def test_in_production_a_canary_is_in_no_template_event_or_kept_state(stag
     await database["notes"].insert_one({"app_id": "acme", "text": f"read again: {CANARIES['CANARY_WORD']}"})
     stage.package("Channels", filled_package(database.name))
 
-    def called(name: str) -> Answer:
+    def call_answer(name: str) -> Answer:
         return completion(
             None,
             tool_calls=[{"id": "c", "type": "function", "function": {"name": name, "arguments": "{}"}}],
             usage=usage(1, 1),
         )
 
-    said = [called("tells"), completion("told", usage=usage(1, 1)), called("fails")]
+    said = [call_answer("tells"), completion("told", usage=usage(1, 1)), call_answer("fails")]
     with model_server(
         lambda number: said[number] if number < 2 + fails else completion("ok", usage=usage(1, 1))
     ) as server:

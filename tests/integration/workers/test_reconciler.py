@@ -1,4 +1,4 @@
-"""The reconciler against a real MongoDB: what it brings back, and that only one of several does it."""
+"""The reconciler on a real MongoDB: its repairs, and that only one of several makes each."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -18,12 +18,11 @@ from workers.reconciler.reconcile_metrics import ReconcileMetrics
 from workers.reconciler.reconciler import Reconciler
 from workers.settings import Settings
 from workers.store.due_runs import NOT_CLAIMED, NOT_LISTED
-from workers.store.expired_leases import EXPIRED_LEASE
 from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_batches import BATCH, RunQuery
 from workers.store.run_store import RunStore
-from workers.store.worker_losses import MAX_ISOLATED_LOSSES, MAX_LOSSES, WorkerLosses
+from workers.store.worker_losses import EXPIRED_LEASE, MAX_ISOLATED_LOSSES, MAX_LOSSES, WorkerLosses
 
 pytestmark = pytest.mark.integration
 
@@ -31,7 +30,7 @@ PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 class RecordingBroker:
-    """The broker as a reconciler sees it: what was sent waits there, until a worker takes it or all of it is lost."""
+    """A broker as a reconciler sees it: messages wait until a worker takes one or all are lost."""
 
     def __init__(self) -> None:
         self.run_ids: list[str] = []
@@ -72,7 +71,7 @@ async def _insert_queued_run(store: RunStore, number: int = 0, **changes: Any) -
 
 
 async def _insert_abandoned_run(store: RunStore, **changes: Any) -> Claim:
-    """A run whose worker died: claimed, and the lease ran out."""
+    """Inserts a claimed run with an expired lease, whose worker died."""
     claim = await MongoRunRepository(store, owner="dead", lease_s=30).claim(await _insert_queued_run(store))
     assert claim is not None
     await store.runs.update_one({"_id": claim.run_id}, {"$set": {"lease.until": PAST, **changes}})
@@ -80,7 +79,7 @@ async def _insert_abandoned_run(store: RunStore, **changes: Any) -> Claim:
 
 
 def _call(number: int) -> ModelCall:
-    """By a model that nobody has a price for."""
+    """Makes a call of a model without a price."""
     tokens = Tokens(input=10, output=5)
     return ModelCall(
         number, "A", "p", "unpriced", tokens, "reported", ok=True, started_at=datetime.now(UTC), duration_s=0.5
@@ -137,9 +136,7 @@ async def test_what_is_not_due_held_or_finished_is_left_alone(
         await _insert_queued_run(store, number, **changes)
     await store.runs.update_many({"lane": None}, {"$unset": {"lane": ""}})
 
-    assert await reconciler.run_pass() == {
-        "republish": {"clock": 1}
-    }  # an hour is later than any wake-up counts as lost
+    assert await reconciler.run_pass() == {"republish": {"clock": 1}}  # after an hour every wake-up counts as lost
     assert broker.run_ids == []
 
 
@@ -181,7 +178,7 @@ async def test_runs_that_an_older_worker_left_in_their_lanes_are_taken_out(
     await store.runs.update_many({"_id": {"$in": left}}, {"$set": {**worked_on, "wake_at": PAST}})
     waiting = await _insert_queued_run(store, BATCH + 1)
     await _make_overdue(store)
-    await store.runs.update_many({"_id": {"$in": left}}, {"$set": {"wake_at": PAST}})  # long before the one that waits
+    await store.runs.update_many({"_id": {"$in": left}}, {"$set": {"wake_at": PAST}})  # long before the waiting one
 
     assert await reconciler.run_pass() == {"republish": {"lost": 1, "lane": BATCH + 1}}
 
@@ -225,7 +222,7 @@ async def test_a_broker_that_lost_everything_is_filled_up_again_at_once(
 ) -> None:
     count = 2 * BATCH + 50
     await gather_all(_insert_queued_run(store, number) for number in range(count))
-    for _ in range(8):  # an outage that would have spread repeats over hours, had each one doubled its pause
+    for _ in range(8):  # with a pause that doubles, this outage would have spread repeats over hours
         await _make_overdue(store)
         await store.runs.update_many({}, {"$inc": {"wakes": 1}})
         await reconciler.run_pass()
@@ -244,7 +241,7 @@ async def test_missing_tickets_are_sent_for_the_runs_that_have_waited_longest(
     broker.run_ids += ["somebody's"] * 3
 
     assert await reconciler.run_pass() == {"republish": {"lost": 2}}
-    assert set(broker.run_ids[3:]) == set(run_ids[:2])  # they are woken side by side
+    assert set(broker.run_ids[3:]) == set(run_ids[:2])  # they are woken concurrently
 
 
 async def test_while_the_broker_is_silent_nothing_is_repeated_or_forgotten(
@@ -390,7 +387,7 @@ async def test_a_run_that_lost_two_workers_is_in_the_lane_of_solo_runs(
 
 
 async def test_losses_alone_count_to_five_and_a_turn_clears_them(store: RunStore) -> None:
-    """As the worker charges them that has seen the process end."""
+    """The worker that has seen the process end charges them."""
     run_id = await _insert_queued_run(store, lane="alone!acme", worker_losses=2)
     ownership, losses = MongoRunRepository(store, owner="here", lease_s=30), WorkerLosses(store)
     states = []
@@ -473,7 +470,7 @@ async def test_a_step_that_fails_keeps_no_other_from_its_work(
 
 
 async def test_a_store_that_is_away_ends_the_pass(settings: Settings) -> None:
-    # Reachable, but never the server that is asked for: refused connections would leave sockets of the driver's open.
+    # Reachable, but never the right server: refused connections would leave open sockets of the driver.
     client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(
         settings.mongodb_url, replicaSet="another", serverSelectionTimeoutMS=100, serverMonitoringMode="poll"
     )
@@ -522,7 +519,7 @@ async def test_a_question_costs_what_is_due_not_what_exists(store: RunStore, que
 
 
 async def test_a_locked_run_is_waited_for_once_in_a_pass(store: RunStore, caplog: pytest.LogCaptureFixture) -> None:
-    """What a worker leaves that is killed while it writes back, first in line before more than one batch of others."""
+    """A worker that is killed in a write-back leaves it, first in line before more than one batch of others."""
     reclaim = Reclaim(store, locked_after_s=0.5, batch_size=2)
     run_ids = [await _insert_queued_run(store, number) for number in range(8)]
     lost = {"state": "running", "lease": {"owner": "dead", "token": 1, "until": PAST}}

@@ -1,4 +1,4 @@
-"""Resuming from a checkpoint: what counts is what the run document says, and production removes what it must."""
+"""Resuming from a checkpoint: the run document decides, and production removes hidden variables."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ PAST = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 async def run_one_turn(stage: Stage, workflow: str, **checkpoint: Any) -> tuple[MongoRunRepository, Claim]:
-    """A run whose first owner committed the turn of A; it still holds the run."""
+    """Inserts a run with a committed turn of A; its first owner still holds it."""
     run_id = (await stage.accept(workflow, wake=False)).run_id
     first = MongoRunRepository(stage.store, owner="first", lease_s=30)
     claim = await first.claim(run_id)
@@ -48,7 +48,7 @@ async def test_a_turn_whose_worker_died_before_moving_the_run_on_is_redone(stage
 
 
 async def test_a_run_whose_version_is_gone_continues_with_the_new_one_and_logs(stage: Stage) -> None:
-    """Its worker was replaced, and the package was edited meanwhile: nobody has the old files any more."""
+    """Its worker was replaced, and the package was edited meanwhile: the old files are gone."""
     stage.package("Relay", relay("Relay", ["A", "B"]))
     stage.answers({agent: [{"text": f"{agent} speaks"}] for agent in "AB"})
     first, claim = await run_one_turn(stage, "Relay", context={})
@@ -64,8 +64,10 @@ async def test_a_run_whose_version_is_gone_continues_with_the_new_one_and_logs(s
 
 
 def sandboxed_package() -> dict[str, Any]:
-    """B hands over to C in and out of the sandbox alike, unless the variable must not be seen. What is computed from
-    the variable skips B's turn altogether."""
+    """B hands over to C in and out of the sandbox alike, unless the variable must not be seen.
+
+    The value computed from the variable skips the turn of B altogether.
+    """
     package = relay("Sandboxed", ["A", "B", "C"])
     flag = {"type": "boolean", "source": {"type": "environment", "env_var": "SANDBOX", "default": False}}
     place = {"type": "string", "source": {"type": "computed", "computation": "sandbox && 'box'", "inputs": ["sandbox"]}}
@@ -115,7 +117,7 @@ async def test_an_environment_value_in_a_checkpoint_is_removed_in_production(
     ids=["only waited", "worked nearly as long", "worked longer"],
 )
 async def test_the_wall_clock_counts_work_and_not_waiting(stage: Stage, worked_s: float, state: str, kind: str) -> None:
-    """The first turn was done by another worker an hour ago; the second takes two seconds."""
+    """Another worker finished the first turn an hour ago; the second takes two seconds."""
     stage.package("Relay", relay("Relay", ["A", "B"], limits={"wall_clock_s": 60}))
     stage.answers({"B": [{"text": "two", "delay_s": 2}]})
     elsewhere, claim = await run_one_turn(
@@ -132,7 +134,7 @@ async def test_the_wall_clock_counts_work_and_not_waiting(stage: Stage, worked_s
 
 
 async def test_a_run_whose_last_turn_was_the_end_calls_no_model_again(stage: Stage) -> None:
-    """Its worker was lost after that turn was durable, and before the run was released."""
+    """Its worker was lost after that turn was durable, and before the release of the run."""
     stage.package("Relay", relay("Relay", ["A", "B"]))
     ended = {"kind": "completed", "reason": "all said", "error": None}
     elsewhere, claim = await run_one_turn(
@@ -151,7 +153,7 @@ async def test_a_run_whose_last_turn_was_the_end_calls_no_model_again(stage: Sta
 async def test_what_a_run_has_used_up_counts_for_its_next_owner(
     stage: Stage, version: int, state: str, kind: str
 ) -> None:
-    """Of a version that this worker does not know it knows nothing, so it leaves the run to a newer one."""
+    """A worker cannot know the usage of a newer format, so it leaves such a run to a newer worker."""
     package = relay("Limited", ["A", "B"], limits={"tool_calls": 3})
     package["tools"] = {"tools": [{"agent": "B", "file": "t.py", "function": "t"}]}
     package["tools/t.py"] = "def t():\n    return 'done'\n"

@@ -1,4 +1,4 @@
-"""Retries as the store has them: when a run is due again, and what begins anew with each."""
+"""Retries in the store: the next due time, and the fields that begin anew."""
 
 from datetime import timedelta
 from typing import Any

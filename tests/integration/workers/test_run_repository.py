@@ -39,7 +39,7 @@ class MongoUnderTest:
         return await self._store.insert(request)
 
     async def pass_time(self, time: timedelta) -> None:
-        """The server's clock stands where it is: what is stored moves back."""
+        """Moves stored times back, since the server's clock cannot be moved."""
         ago = int(time.total_seconds() * 1000)
         for name in ("not_before", "lease.until"):
             earlier = {"$set": {name: {"$subtract": [f"${name}", ago]}}}

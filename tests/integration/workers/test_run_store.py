@@ -1,4 +1,4 @@
-"""The run store's lists on a real MongoDB: they read what they show, not what exists."""
+"""The run store's lists on a real MongoDB: they read only the runs that they show."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ async def plan_of_list(store: RunStore, **filter_: Any) -> Document:
 
 
 async def plan_of(store: RunStore, query: Callable[[], Awaitable[Any]]) -> Document:
-    """What the server does for the very command that is sent, as its profiler wrote it down."""
+    """Returns the plan of the command that was sent, from the profiler of the server."""
     database = store.database
     await database.command("profile", 2)
     await query()
@@ -52,14 +52,14 @@ async def test_a_list_examines_no_more_than_it_shows(store: RunStore, wanted: di
 
 async def test_a_list_is_newest_first_and_of_the_app_that_was_asked_for(store: RunStore) -> None:
     run_ids = [await insert_run(store, number) for number in range(6)]
-    await store.runs.update_many({}, {"$set": {"created_at": datetime.now(UTC)}})  # then the id says which is newer
+    await store.runs.update_many({}, {"$set": {"created_at": datetime.now(UTC)}})  # then the id decides
 
     assert [run["_id"] for run in await store.list(limit=3)] == run_ids[:2:-1]
     assert [run["_id"] for run in await store.list(RunFilter(app_id="acme"), limit=2)] == [run_ids[5], run_ids[3]]
 
 
 async def of_trigger(store: RunStore, *states: str, app: str = "acme", trigger: str = "test") -> list[str]:
-    """Oldest first."""
+    """Returns the runs of a trigger, oldest first."""
     run_ids = []
     for number, state in enumerate(states):
         event = TriggerEvent("schedule", trigger, f"{app} {number}", fired_at=datetime.now(UTC))

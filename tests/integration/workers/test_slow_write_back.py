@@ -1,4 +1,4 @@
-"""Write-back where the database takes long: bounded, counted, and in the end said, never begun anew for ever."""
+"""Write-back to a slow database: bounded, counted, and reported in the end; never retried for ever."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ def writing(store: RunStore, collection: str = "customers", **values: Any) -> Do
 
 
 async def slow_down_collection(store: RunStore, name: str) -> None:
-    """What takes half a minute to look through, however few documents are there."""
+    """Replaces the collection by one that takes half a minute to scan, however small."""
     if await store.database["base"].find_one() is None:
         await store.database["base"].insert_many([{"n": n, "app_id": "acme"} for n in range(4_000)])
     pairs = [{"$match": {"$expr": {"$eq": ["$n", {"$add": ["$$n", 0.5]}]}}}]
@@ -89,7 +89,7 @@ async def assert_in_transaction(session: AsyncClientSession) -> None:
 
 
 async def test_writers_that_are_always_first_are_given_way_to_for_a_while_only(store: RunStore) -> None:
-    """The run itself stands for them here: it is written as often as a heartbeat of a very short lease would."""
+    """The run stands for them here: it is written as often as with the heartbeat of a very short lease."""
     event = TriggerEvent("api", "test", "1", fired_at=datetime.now(UTC))
     run_id = (await store.insert(RunRequest("acme", "Desk", event))).run_id
     documents = PackageDocuments(store.database.client, own_database=store.database.name, write_timeout_s=1)
@@ -111,7 +111,7 @@ async def test_writers_that_are_always_first_are_given_way_to_for_a_while_only(s
 
 
 async def test_a_lookup_shorter_than_half_a_beat_is_done_beside_the_heartbeat(store: RunStore) -> None:
-    """One try meets a beat, the next one fits between two."""
+    """One try meets a beat, the next one fits between two beats."""
     lease_s, lookup_s = 6, 0.4
     event = TriggerEvent("api", "test", "1", fired_at=datetime.now(UTC))
     ownership = MongoRunRepository(store, owner="w", lease_s=lease_s)
@@ -155,7 +155,7 @@ async def desk(stage: Stage, agents: Sequence[str], *, strategy: str) -> None:
     [
         ("immediate", "its first call", 0, 1),
         ("on_success", "its first call", 2, 2),
-        ("on_success", "its beginning", 0, 0),  # it is looked for before anything is spent
+        ("on_success", "its beginning", 0, 0),  # it is searched before the first model call
     ],
 )
 async def test_a_document_search_longer_than_a_beat_fails_the_attempts(
@@ -180,7 +180,7 @@ async def test_a_document_search_longer_than_a_beat_fails_the_attempts(
         "to find its customer_id took longer than 1 s; the collection needs an index on it"
     )
     assert [line["ended"] for line in run["history"]] == ["retry", "parked"]
-    assert len(await stage.usage_rows(run_id)) == calls  # a turn that was kept is not asked again
+    assert len(await stage.usage_rows(run_id)) == calls  # a stored turn calls no model again
     assert "lease_lost" not in stage.log()
 
 

@@ -1,17 +1,17 @@
-"""Events that change a state, in real runs: what is kept while a run rests, and what the next worker goes on with."""
+"""Events that change a state, in real runs: the stored state of a resting run, and its resume."""
 
 from typing import Any
 
 import pytest
 
 from tests.integration.stage import Stage, relay
-from tests.integration.workers.test_answers import TOOLS, rule, send_answer, wait_for_question
+from tests.integration.workers.test_run_answers import TOOLS, rule, send_answer, wait_for_question
 
 pytestmark = pytest.mark.integration
 
 
 def counted_state(*triggers: dict[str, Any]) -> dict[str, Any]:
-    """Grows by one with each event: one that is lost, or seen twice, shows."""
+    """Counts events: a lost or repeated event shows."""
     transitions = [
         {"from": number, "to": number + 1, "trigger": trigger} for trigger in triggers for number in range(9)
     ]
@@ -78,12 +78,12 @@ async def test_each_event_counts_once_however_many_workers_have_the_run(stage: S
 
     run = await wait_for_question(stage, run_id)
     assert (run["turn"], run["question"]["kind"]) == (1, "message")
-    assert counts(run["context"]) == [0, 2, 0, 2, 0]  # what led to the person belongs to the turn of the answer
+    assert counts(run["context"]) == [0, 2, 0, 2, 0]  # steps before the question belong to the turn of the answer
     await replace_worker(stage)
     await send_answer(stage, run_id, message="go on")
     run = await wait_for_question(stage, run_id, question=2)
     assert (run["turn"], run["question"]["kind"]) == (2, "tool")
-    assert counts(run["context"]) == [2, 3, 0, 2, 0]  # B is handed to, which asked before its turn
+    assert counts(run["context"]) == [2, 3, 0, 2, 0]  # hands over to B, which asked before its turn
     await replace_worker(stage)
     await send_answer(stage, run_id, question=2, responses={"Refund": {"verdict": "yes"}})
     run = await stage.reconcile_until_end(run_id)
@@ -92,7 +92,7 @@ async def test_each_event_counts_once_however_many_workers_have_the_run(stage: S
     assert counts(run["context"]) == [3, 4, 1, 2, 3]
     turns = await stage.store.committed_turns(run_id, up_to=3)
     assert [turn["agent"] for turn in turns] == ["A", "user", "C"]
-    assert not {"steps", "refreshed", "handoffs"} & turns[-1].keys()  # which it had while it was open
+    assert not {"steps", "refreshed", "handoffs"} & turns[-1].keys()  # from the time while it was open
     changed = [{name: value for name, value in turn["context_changes"].items() if name in COUNTS} for turn in turns]
     assert changed == [
         {"turns": 2, "begins": 2},

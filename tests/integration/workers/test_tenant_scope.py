@@ -53,7 +53,7 @@ def entities(stage: Stage) -> dict[str, Any]:
 
 
 def others() -> dict[str, Any]:
-    """They read no document. Named like the run's owner, they do not become it for those that do."""
+    """Variables that read no document. A name like that of the run's owner gives them no access."""
     return {
         "app_id": {"type": "static", "value": "globex"},
         "enterprise_id": {"type": "runtime"},
@@ -108,7 +108,7 @@ async def test_no_source_reads_a_document_of_another_app(stage: Stage) -> None:
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """A service that keeps each app's letters under its name."""
+    """Answers like a service that stores the letters of each app under its name."""
     asked = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode()
     body = json.dumps(SECRET if "globex" in asked else f"asked for {asked}").encode()
     head = (
@@ -138,7 +138,7 @@ async def test_an_external_service_is_asked_in_the_name_of_the_runs_own_app(stag
 
 
 async def test_no_source_reads_what_belongs_to_the_product_itself(stage: Stage) -> None:
-    # Which database is the product's own only a worker knows; the server's own ones are refused at load.
+    # Only a worker knows the product's own database; databases of the server are refused at load.
     places = ("runs", "turns", "usage", "api_keys", "triggers", "streams")
     reading = {
         f"of_{collection}": {

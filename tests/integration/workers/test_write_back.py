@@ -1,4 +1,4 @@
-"""Write-back of real runs: when a variable reaches its document, that it does so once, and what happens if not."""
+"""Write-back of real runs: when a variable is written, that it is written once, and the failures."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -27,7 +27,7 @@ OUTCOME = {"kind": "completed", "reason": "", "error": None}
 
 
 def desk(stage: Stage, agents: list[str], *, fields: tuple[str, ...] = ("visits", "name"), **variables: Any) -> None:
-    """A counts a visit of the customer, whose document is written at once; the greeting when the run succeeds."""
+    """A counts a visit of the customer, which is written at once; the greeting is written on success."""
     place = {"database_name": stage.store.database.name, "search_by": "customer_id"}
     customer = {"type": "data_entity", **place, "collection": "customers", "fields": list(fields)}
     greeting = {"type": "data_entity", **place, "collection": "greetings", "fields": ["text"]}
@@ -225,7 +225,7 @@ async def test_a_turn_whose_worker_died_before_its_commit_is_written_once(stage:
 
     await wait_until("the turn is taken again and committed", turn_committed)
     assert await stored_documents(stage.store, "customers") == [{"app_id": "acme", "customer_id": "c1", "visits": 1}]
-    # Between the turns: what the first one changed is owed by whoever ends the run.
+    # Between the turns: the last owner of the run also writes the changes of the first turn.
     second.kill()
     await second.wait()
     await stage.start_worker()
@@ -239,7 +239,7 @@ async def test_a_turn_whose_worker_died_before_its_commit_is_written_once(stage:
 
 
 async def _calls(stage: Stage, run_id: str) -> bool:
-    return len(await stage.usage_rows(run_id)) >= 2  # the answer to what the tool said is under way
+    return len(await stage.usage_rows(run_id)) >= 2  # the model is answering the result of the tool
 
 
 async def test_a_refused_immediate_write_fails_the_run_and_leaves_the_turn_out(stage: Stage) -> None:
@@ -348,7 +348,7 @@ async def test_a_lease_that_is_renewed_meanwhile_does_not_disturb_a_write(store:
         while not done.is_set():
             until_then = datetime.now(UTC) + timedelta(seconds=30)
             await store.runs.update_one({"_id": claim.run_id}, {"$set": {"lease.until": until_then}})
-            await asyncio.sleep(0.005)  # else the writes, which are longer, would hardly ever get through
+            await asyncio.sleep(0.005)  # otherwise the writes, which take longer, would hardly ever succeed
 
     renewing = asyncio.create_task(renew())
     for number in range(1, 6):

@@ -1,4 +1,4 @@
-"""Workers that end, hand back, freeze and write late, at random on a real MongoDB; and the world they share."""
+"""Simulated workers that end, hand back, freeze and write late on a real MongoDB, and their shared world."""
 
 import asyncio
 import random
@@ -14,8 +14,8 @@ from workers.admission.caps import parse_caps
 from workers.admission.lanes import Lanes
 from workers.admission.limits.all_limits import AllLimits
 from workers.admission.run_admission import Admission
-from workers.control.control_errors import RefusedError, RunNotFoundError
 from workers.control.run_cancellation import cancel
+from workers.control.run_change import RefusedError, RunNotFoundError
 from workers.reconciler.reconcile_metrics import ReconcileMetrics
 from workers.reconciler.reconciler import Reconciler
 from workers.settings import Settings
@@ -31,19 +31,19 @@ LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 ENDS = (*TERMINAL, RunState.PARKED, RunState.NEEDS_HUMAN, RunState.SUCCEEDED)
 
 Document = dict[str, Any]
-Owned = tuple[str, int]  # a run, and the token of its owner
+Owned = tuple[str, int]  # a run and the token of its owner
 
 
 @dataclass
 class WorkerWorld:
-    """The store, and a broker that may lose what it was given."""
+    """The store, and a broker that may lose messages."""
 
     store: RunStore
     settings: Settings
     dice: random.Random
     tickets: list[str] = field(default_factory=list)
     accepted: int = 0
-    at_work: dict[Owned, list[LimitName]] = field(default_factory=dict)  # with the limits under which it is worked on
+    at_work: dict[Owned, list[LimitName]] = field(default_factory=dict)  # with the limits that apply to it
     lapsed: set[Owned] = field(default_factory=set)
     did: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class WorkerWorld:
         self.faults += [f"too many of {limit}" for limit, most in limits.items() if working[limit] > most]
 
     async def expire_lease(self, run_id: str, token: int) -> None:
-        """Its owner has been silent for too long, though it may be about to write."""
+        """Expires the lease of an owner, which may still be about to write."""
         self.lapsed.add((run_id, token))
         self.at_work.pop((run_id, token), None)
         owned = {"_id": run_id, "lease.token": token, "state": "running"}
@@ -92,7 +92,7 @@ class WorkerWorld:
 
 
 class UnlimitedSlots:
-    """Suspects are worked on as all others are."""
+    """Slots for any number of suspects."""
 
     def has_room(self) -> bool:
         return True
@@ -105,7 +105,7 @@ class UnlimitedSlots:
 
 
 class SimulatedWorker:
-    """One process. What it froze over, it writes when it is too late; an honest one ends what it begins."""
+    """A simulated process. After a freeze it writes too late; an honest one ends what it begins."""
 
     def __init__(self, world: WorkerWorld, name: str, *, honest: bool = False) -> None:
         self.honest = honest
@@ -135,11 +135,11 @@ class SimulatedWorker:
                 await self.give_up(claim, turn)
             except LeaseLostError:
                 self.world.did["fenced"] += 1
-            died = not self.honest and self.dice.random() < 0.2  # before it let others go
+            died = not self.honest and self.dice.random() < 0.2  # before it released others
             ticket = None if died else await self.admission.release_after(claim)
 
     async def work_on(self, claim: Claim) -> int:
-        """How many turns it has then."""
+        """Works on the run; returns the number of its turns."""
         turn: int = claim.document["turn"]
         for _ in range(self.dice.randrange(3)):
             turn += 1
@@ -153,7 +153,7 @@ class SimulatedWorker:
             await self.finish(claim, self.dice.choice(ENDS))
         elif mood < 0.9:
             delay = timedelta(milliseconds=self.dice.choice([0, 0, 20, 200]))
-            if self.dice.random() < 0.2:  # a wish that comes too late for its worker to hear
+            if self.dice.random() < 0.2:  # a request too late for its worker to notice
                 await self.request_cancel(claim)
             retried = self.dice.random() < 0.5
             state = await self.ownership.requeue(claim, delay=delay, counts_as_attempt=retried, reason="$later")
@@ -187,7 +187,7 @@ class SimulatedWorker:
         return DocumentWrite("note", app_id, database, "notes", "run_id", claim.run_id, values)
 
     async def thaw_now_and_then(self) -> None:
-        """Best while the next owner is at work."""
+        """Thaws a worker, preferably while the next owner is at work."""
         await asyncio.sleep(0.01)
         at_work = {run_id for run_id, _ in self.world.at_work}
         for frozen in self.frozen:

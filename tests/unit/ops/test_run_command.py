@@ -17,7 +17,7 @@ from ops.cli.live_view import LiveView
 from ops.cli.main import cli
 from ops.cli.runs import local_run_command
 from ops.presenters.turn_lines import error_lines, turn_lines
-from tests.unit.workers.test_local_run import DONE, PAIR, READ, calls, package, with_tool
+from tests.unit.workers.local_run.test_local_run import DONE, PAIR, READ, calls, package, with_tool
 from workers.local_run.report import RunReport, ToolCallReport, TurnReport, turn_report
 from workers.store.run import RunState
 from workflows.operator_file import OperatorFileError

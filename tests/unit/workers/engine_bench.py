@@ -1,4 +1,4 @@
-"""The engine on a store in memory, with a clock, a lease and a shutdown that a test moves by hand."""
+"""A bench for the engine: a store in memory, and a clock, a lease and a shutdown that a test controls."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -173,8 +173,8 @@ class Bench:
 
     async def accept(self, **fields: Any) -> str:
         event = TriggerEvent("webhook", "hook", str(len(self.store.runs)), fired_at=self.now)
-        asked = RunRequest(**{"app_id": "acme", "workflow": "Small", "trigger": event, **fields})
-        self.run_id = (await self.store.insert(asked)).run_id
+        request = RunRequest(**{"app_id": "acme", "workflow": "Small", "trigger": event, **fields})
+        self.run_id = (await self.store.insert(request)).run_id
         return self.run_id
 
     async def execute(self, services: RunServices | None = None) -> RunExecution:
@@ -197,13 +197,13 @@ class Bench:
 
     @property
     def speakers(self) -> list[str]:
-        """Of the turns that count."""
+        """Returns the agents of the counted turns."""
         numbers = range(1, self.run["turn"] + 1)
         return [self.store.turns[f"{self.run_id}:{number}"]["agent"] for number in numbers]
 
     @property
-    def asked(self) -> list[str]:
-        """The agents of the model calls that were made, in order."""
+    def called_agents(self) -> list[str]:
+        """Returns the agents of the model calls, in order."""
         return [call.agent for call in self.ledger.calls]
 
 

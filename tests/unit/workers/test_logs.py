@@ -28,8 +28,8 @@ FORMATTERS: list[Callable[[str], logging.Formatter]] = [ConsoleFormatter, JsonFo
 
 
 @pytest.fixture(autouse=True)
-def given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restores what the configuration of logging changes in the process."""
+def restored_logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Restores the logging configuration of the process."""
     monkeypatch.setattr(threading, "excepthook", threading.excepthook)
 
 
@@ -268,7 +268,7 @@ def test_values_known_later_are_hidden_by_earlier_configured_loggers(
     assert json.loads(capsys.readouterr().err)["event"] == f"the answer is {HIDDEN}"
 
 
-def test_what_is_printed_is_hidden_and_the_streams_are_given_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_printed_is_hidden_and_the_streams_are_restored(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = sys.stdout, sys.stderr
     with redact_streams(Redactor(["canary-7f3a"])):
         print("it is canary-7f3a")  # noqa: T201 -- as a tool prints

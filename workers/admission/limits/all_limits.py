@@ -1,4 +1,4 @@
-"""All limits of a process, one object for each kind."""
+"""All limits of a process, with one object for each kind."""
 
 from collections.abc import AsyncIterator, Mapping
 
@@ -17,7 +17,7 @@ from workers.store.run_order import order_key_of
 from workers.store.run_store import RunStore
 from workers.store.start_rates import StartRates
 
-# A run that is refused, or held by its budget, is counted by no cap and takes no start.
+# Budgets come first: a run that they refuse or hold must not use a cap or a start of a rate.
 _ADMISSION_ORDER = (LimitKind.BUDGET, LimitKind.APP, LimitKind.WORKFLOW, LimitKind.RATE, LimitKind.ORDER)
 
 
@@ -42,7 +42,7 @@ class AllLimits:
         }
 
     async def admit(self, claim: Claim) -> Hold | Refused | None:
-        """Returns the first limit that holds the run, or refuses it."""
+        """Returns the verdict of the first limit that holds or refuses the run."""
         for kind in _ADMISSION_ORDER:
             verdict = await self._by_kind[kind].admit(claim)
             if verdict is not None:
@@ -56,7 +56,7 @@ class AllLimits:
         return await self._by_kind[limit.kind].release(limit, count=count, after=after)
 
     async def release_after(self, claim: Claim) -> AsyncIterator[str]:
-        """Releases one run of each cap under which this one ran, and the next one of its order."""
+        """Releases the next run of each cap and of the order key of a run that has left."""
         app_id, workflow = claim.document["app_id"], claim.document["workflow"]
         for limit in self._caps.caps_for(app_id, workflow):
             if await self._held.has_waiters(limit) and await self.has_room(limit):

@@ -1,4 +1,7 @@
-"""The cap of an app: so many of its runs are worked on at once. The most urgent one goes first, then the oldest."""
+"""The cap of an app: the maximum of its concurrent runs.
+
+The most urgent run is released first, then the oldest.
+"""
 
 from workers.admission.caps import Caps
 from workers.admission.limits.limit import UNLIMITED, Released
@@ -27,7 +30,10 @@ class AppCap:
 
 
 async def hold_over_cap(held: HeldRuns, limit: LimitName, cap: int | None) -> Hold | None:
-    """Counts released runs, too: a run that just came does not take the place for which another was released."""
+    """Holds a run that exceeds the cap.
+
+    Released runs count too: a new run must not take the room of a released one.
+    """
     if cap is None or await held.count_taken(limit, up_to=cap + 1) <= cap:
         return None
     return Hold(limit.hold_kind, str(limit))

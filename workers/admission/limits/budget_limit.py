@@ -1,7 +1,8 @@
 """Budgets as a limit: a run whose budgets are spent is held until a window turns, or refused.
 
-Held runs go on when their budget's window has turned, its limit was raised, or it is gone: the most urgent first, then
-the oldest. Only so many are released at a time: a budget that is soon spent again then holds the rest where they are.
+Held runs are released when the window of their budget has turned, its limit was raised, or it was deleted: the most
+urgent first, then the oldest. Only a bounded number is released at a time, so that the rest stays held if the budget is
+soon spent again.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,12 +19,12 @@ from workers.store.limit_name import LimitKind, LimitName
 from workers.store.run import Claim, Hold, HoldKind
 from workers.store.run_store import RunStore
 
-MAX_RELEASED_AT_ONCE = 100  # of one budget, or of one app of a budget for each app
-MAX_APPS = 1_000  # of one budget in a pass; the next one goes on behind them
+MAX_RELEASED_AT_ONCE = 100  # for a budget, or for an app of a budget for each app
+MAX_APPS = 1_000  # of a budget in a pass; the next pass continues after them
 
 
 class BudgetAdmission:
-    """What a worker asks of the budgets of a run that it has claimed."""
+    """Checks the budgets of a run that the worker has claimed."""
 
     def __init__(self, budgets: BudgetService) -> None:
         self._budgets = budgets
@@ -60,40 +61,52 @@ class BudgetLimit:
         return None if self._admission is None else await self._admission.admit(claim)
 
     async def look(self, limits: Sequence[LimitName]) -> None:
-        """Reads all budgets and their windows together; `has_room` and `release` go by what was read last."""
-        every = await self._budgets.list() if limits else []
-        self._known = {_limit_of(each): each for each in every}
+        """Reads all budgets and their windows together.
+
+        `has_room` and `release` use the values of the last read.
+        """
+        budgets = await self._budgets.list() if limits else []
+        self._known = {_limit_of(entry): entry for entry in budgets}
         known = [self._known[limit] for limit in limits if limit in self._known]
-        of_one = [
-            effective_budget(kept, kept.budget.app_id, set()) for kept in known if not kept.budget.is_for_each_app
+        shared = [
+            effective_budget(stored, stored.budget.app_id, set())
+            for stored in known
+            if not stored.budget.is_for_each_app
         ]
-        self._free = {LimitName(LimitKind.BUDGET, each.budget.id) for each in await self._with_room(of_one)}
+        self._free = {LimitName(LimitKind.BUDGET, entry.budget.id) for entry in await self._with_room(shared)}
 
     async def has_room(self, limit: LimitName) -> int:
-        """A budget for each app has room where any app may have; a budget that is gone holds no run."""
+        """Returns the room under this budget.
+
+        A budget for each app always has room, as an app may have some. A deleted budget holds no run.
+        """
         return UNLIMITED if self._is_for_each_app(limit) or limit not in self._known or limit in self._free else 0
 
     async def release(self, limit: LimitName, *, count: int, after: str = "") -> Released:
         if not self._is_for_each_app(limit):
             return Released(await self._release(limit, None, count), after)
         apps = rotate_after(await self._held.apps_of(limit), after)[:MAX_APPS]
-        ids = {each.budget.id for each in self._known.values()}
+        ids = {entry.budget.id for entry in self._known.values()}
         run_ids: list[str] = []
-        for each in await self._with_room([effective_budget(self._known[limit], app_id, ids) for app_id in apps]):
+        for entry in await self._with_room([effective_budget(self._known[limit], app_id, ids) for app_id in apps]):
             if len(run_ids) >= count:
                 break
-            run_ids += await self._release(limit, each.app_id, count - len(run_ids))
-            after = each.app_id or ""
+            run_ids += await self._release(limit, entry.app_id, count - len(run_ids))
+            after = entry.app_id or ""
         return Released(run_ids, after)
 
     def _is_for_each_app(self, limit: LimitName) -> bool:
         return limit in self._known and self._known[limit].budget.is_for_each_app
 
-    async def _with_room(self, asked: Sequence[EffectiveBudget]) -> list[EffectiveBudget]:
+    async def _with_room(self, budgets: Sequence[EffectiveBudget]) -> list[EffectiveBudget]:
         now = self._clock()
-        places = {each: each.window_at(now) for each in asked if each.is_enforced}
-        used = await self._windows.read_usage([*places.values()]) if places else {}
-        return [each for each in asked if each not in places or used[places[each].id].has_room(each.budget.limit)]
+        windows = {effective: effective.window_at(now) for effective in budgets if effective.is_enforced}
+        used = await self._windows.read_usage([*windows.values()]) if windows else {}
+        return [
+            effective
+            for effective in budgets
+            if effective not in windows or used[windows[effective].id].has_room(effective.budget.limit)
+        ]
 
     async def _release(self, limit: LimitName, app_id: str | None, count: int) -> Sequence[str]:
         count = min(count, MAX_RELEASED_AT_ONCE - await self._held.count_released_by(limit, app_id))
@@ -103,5 +116,5 @@ class BudgetLimit:
         return run_ids if await self._held.release(limit, run_ids) else ()
 
 
-def _limit_of(kept: StoredBudget) -> LimitName:
-    return LimitName(LimitKind.BUDGET, kept.budget.id)
+def _limit_of(stored: StoredBudget) -> LimitName:
+    return LimitName(LimitKind.BUDGET, stored.budget.id)

@@ -1,4 +1,4 @@
-"""A limit: what may hold a claimed run back, and releases held runs when it has room again."""
+"""The interface of a limit: it may hold a claimed run, and releases held runs when it has room."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from typing import Any, Protocol
 from workers.store.limit_name import LimitName
 from workers.store.run import Claim, Hold
 
-UNLIMITED = 500  # where there is no limit: at most so many at once
+UNLIMITED = 500  # the most runs released at once where there is no limit
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The run may not start at all, and ends."""
+    """The run may not start, and fails."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Runs that may start now, and the app whose turn was last, where apps take turns."""
+    """Runs that may start now. `last_app`: where apps take turns, the app of the last one."""
 
     run_ids: Sequence[str] = ()
     last_app: str = ""
@@ -32,10 +32,13 @@ class Limit(Protocol):
         """Returns how many more runs may start under this name."""
 
     async def admit(self, claim: Claim) -> Hold | Refused | None:
-        """Decides whether a claimed run goes on; None where it does."""
+        """Returns a hold or a refusal of the claimed run; None if it may go on."""
 
     async def release(self, limit: LimitName, *, count: int, after: str = "") -> Released:
-        """Makes at most so many of its held runs ready; where apps take turns, the one after `after` is first."""
+        """Makes at most `count` of its held runs ready.
+
+        Where apps take turns, the app after `after` is first.
+        """
 
 
 def is_first_start(run: Mapping[str, Any]) -> bool:

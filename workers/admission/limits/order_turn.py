@@ -1,6 +1,6 @@
-"""The turn of an order key: one of its runs at a time is worked on, in the order they were accepted.
+"""The turn of an order key: its runs are worked on one at a time, in the order of acceptance.
 
-A run is placed behind the others when it is inserted (`workers.store.run_order`), so a claimed one always has its turn.
+A new run is placed behind the others on insert (`workers.store.run_order`), so a claimed run always has its turn.
 """
 
 from workers.admission.limits.limit import Released
@@ -20,7 +20,11 @@ class OrderTurn:
         del claim
 
     async def release(self, limit: LimitName, *, count: int = 1, after: str = "") -> Released:
-        """Nothing while a run has the turn: it waits for its next attempt, say; or where the next is not due yet."""
+        """Releases the next run of the key.
+
+        Releases none while a run has the turn, even if that run waits for its next attempt, or if the next run is not
+        due.
+        """
         del count, after
         head = await self._order.release_next(limit.name, sends_wakeup=True)
         return Released([head["_id"]] if head is not None and "lane" in head else ())

@@ -1,4 +1,7 @@
-"""The rate of an app: so many of its runs start in a time. A run that waits for its rate goes before a new one."""
+"""The rate of an app: the maximum of its starts in a time.
+
+A run that waits for its rate starts before a new one.
+"""
 
 from workers.admission.caps import Caps
 from workers.admission.limits.limit import UNLIMITED, Released, is_first_start
@@ -29,7 +32,7 @@ class StartRate:
         if rate is None or not is_first_start(run):
             return None
         head = Head(run["app_id"], run["workflow"], claim.run_id, run["priority"])
-        # Else the runs that are held would wait for ever behind those that come.
+        # Without this check new runs could overtake held ones for ever.
         if await self._policy.has_higher_priority_waiter(head, limit):
             return Hold(limit.hold_kind, str(limit))
         return None if await self._rates.try_acquire(limit.name, rate) else Hold(limit.hold_kind, str(limit))

@@ -1,4 +1,7 @@
-"""The cap of a workflow: so many of its runs are worked on at once, over all apps. The apps that wait take turns."""
+"""The cap of a workflow: the maximum of its concurrent runs over all apps.
+
+Waiting apps take turns.
+"""
 
 from workers.admission.caps import Caps
 from workers.admission.limits.app_cap import hold_over_cap

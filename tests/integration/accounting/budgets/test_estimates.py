@@ -12,7 +12,12 @@ from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.estimates import DEFAULT_ANSWER_TOKENS, ESTIMATES, MAX_OBSERVATIONS, EstimateKey, EstimateStore
 from accounting.budgets.reconcile import BudgetReconciler
 from accounting.budgets.reservation_types import BudgetExhaustedError
-from tests.integration.accounting.budgets.process import ReservingProcess, budget_status, recorded_spending, set_budget
+from tests.integration.accounting.budgets.reserving_process import (
+    ReservingProcess,
+    budget_status,
+    recorded_spending,
+    set_budget,
+)
 from tests.integration.stage import wait_until
 from workers.store.run_store import RunStore
 

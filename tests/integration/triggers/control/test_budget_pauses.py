@@ -7,7 +7,7 @@ import pytest
 
 from accounting.budgets.budget import Budget
 from accounting.budgets.budget_store import BudgetStore
-from tests.integration.accounting.budgets.process import ReservingProcess, set_budget
+from tests.integration.accounting.budgets.reserving_process import ReservingProcess, set_budget
 from tests.integration.triggers.control.trigger_bench import create_test_trigger
 from triggers.budget_pauses import BudgetPauser
 from triggers.control.trigger_names import find_trigger

@@ -22,7 +22,7 @@ from triggers.control.trigger_pauses import pause
 from triggers.control.trigger_view import show
 from triggers.register.trigger import Trigger
 from triggers.role_context import RoleContext
-from workers.control.control_errors import RefusedError
+from workers.control.run_change import RefusedError
 
 pytestmark = pytest.mark.integration
 

@@ -6,7 +6,7 @@ from tests.integration.triggers.control.trigger_bench import FORM, create_test_t
 from triggers.control.trigger_errors import UnknownTriggerError
 from triggers.control.trigger_names import find_trigger
 from triggers.role_context import RoleContext
-from workers.control.control_errors import RefusedError
+from workers.control.run_change import RefusedError
 
 pytestmark = pytest.mark.integration
 
