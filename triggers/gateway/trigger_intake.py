@@ -14,7 +14,7 @@ from triggers.acceptance import Acceptance
 from triggers.event_expressions import EvaluatorBusyError, ExpressionError, ExpressionEvaluator
 from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.gateway.http_problems import PausedError, ProblemError, store_timeout_problem, unavailable_problem
-from triggers.gateway.trigger_lookup import SpecT, TriggerLookup, TriggerTarget
+from triggers.gateway.trigger_lookup import STORE_TIMEOUT_S, SpecT, TriggerLookup, TriggerTarget
 from triggers.gateway.trigger_request import TriggerAddress
 from triggers.occurrence import Occurrence, build_run_request
 from triggers.register.trigger import Trigger
@@ -24,7 +24,6 @@ from workers.store.run import Accepted
 from workers.store.storable import NotStorableError
 
 MAX_EVENT_ID_LENGTH = 200
-STORE_TIMEOUT_S = 8.0  # GitHub closes the connection after 10 s
 EXPRESSIONS_FAILED = "the trigger's expressions cannot be computed from this body"
 
 
@@ -37,6 +36,7 @@ class TriggerIntake:
     acceptance: Acceptance
     metrics: GatewayMetrics
     stats: TriggerStats
+    store_timeout_s: float = STORE_TIMEOUT_S
 
     async def accept(
         self,
@@ -61,7 +61,7 @@ class TriggerIntake:
                 )
             # A frozen store would hold a call for longer than senders wait. After 503 the sender retries, and a run
             # that became durable after all is then found by its event id.
-            async with asyncio.timeout(STORE_TIMEOUT_S):
+            async with asyncio.timeout(self.store_timeout_s):
                 accepted = await self.acceptance.accept(request)
         except TimeoutError:
             raise store_timeout_problem("accept") from None
