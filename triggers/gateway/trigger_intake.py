@@ -4,14 +4,14 @@ import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from ulid import ULID
 
 from triggers.acceptance import Acceptance
-from triggers.event_expressions import EvaluatorBusyError, ExpressionError, ExpressionEvaluator
+from triggers.event_expressions import EvaluationLimits, EvaluatorBusyError, ExpressionError, ExpressionEvaluator
 from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.gateway.http_problems import PausedError, ProblemError, store_timeout_problem, unavailable_problem
 from triggers.gateway.trigger_lookup import STORE_TIMEOUT_S, SpecT, TriggerLookup, TriggerTarget
@@ -37,6 +37,7 @@ class TriggerIntake:
     metrics: GatewayMetrics
     stats: TriggerStats
     store_timeout_s: float = STORE_TIMEOUT_S
+    evaluation: EvaluationLimits = field(default_factory=EvaluationLimits)
 
     async def accept(
         self,
@@ -56,7 +57,7 @@ class TriggerIntake:
         occurrence = Occurrence(trigger, address.app, event_id, datetime.now(UTC), event)
         try:
             with self.refusing_expressions(trigger, address, "not_mapped"):
-                request = await (evaluator or ExpressionEvaluator(event)).evaluate(
+                request = await (evaluator or self.evaluator(event)).evaluate(
                     lambda budget: build_run_request(occurrence, run_input=run_input, effort=budget)
                 )
             # A frozen store would hold a call for longer than senders wait. After 503 the sender retries, and a run
@@ -73,6 +74,9 @@ class TriggerIntake:
             self.metrics.count_duplicate(trigger)
             self.stats.record_duplicate(trigger, app_id=address.app, event_id=event_id)
         return accepted
+
+    def evaluator(self, event: Any) -> ExpressionEvaluator:
+        return ExpressionEvaluator(event, self.evaluation)
 
     def check_not_paused(self, target: TriggerTarget[SpecT], address: TriggerAddress) -> None:
         if target.pause is not None:
