@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jmespath.exceptions import JMESPathError
@@ -24,6 +25,16 @@ THREAD_TIMEOUT_CPU_S = 3.0
 THREAD_WAIT_TIMEOUT_S = 6.0
 
 Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationLimits:
+    """How much work one event may cause on the event loop, and in the thread."""
+
+    loop_steps: int = MAX_LOOP_STEPS
+    thread_cpu_s: float = THREAD_TIMEOUT_CPU_S
+    thread_wait_s: float = THREAD_WAIT_TIMEOUT_S
+
 
 # One thread only: with several, the event loop would wait for the GIL behind each of them.
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="expressions")
@@ -98,9 +109,9 @@ class OffLoopError(Exception):
 class _LoopEffort(StepBudget):
     __slots__ = ()
 
-    def __init__(self) -> None:
+    def __init__(self, steps: int) -> None:
         super().__init__(None)
-        self.left = MAX_LOOP_STEPS
+        self.left = steps
 
     @override
     def refill(self) -> None:
@@ -110,9 +121,10 @@ class _LoopEffort(StepBudget):
 class ExpressionEvaluator:
     """Evaluates a trigger's expressions over one event, within one budget."""
 
-    def __init__(self, event: Any) -> None:
+    def __init__(self, event: Any, limits: EvaluationLimits | None = None) -> None:
         self._event = event
-        self._loop_effort: _LoopEffort | None = _LoopEffort()
+        self._limits = limits or EvaluationLimits()
+        self._loop_effort: _LoopEffort | None = _LoopEffort(self._limits.loop_steps)
 
     async def evaluate(self, work: Callable[[StepBudget], Result]) -> Result:
         """Runs `work`, which may be called twice and must change nothing.
@@ -125,10 +137,10 @@ class ExpressionEvaluator:
             except OffLoopError:
                 self._loop_effort = None
         try:
-            async with asyncio.timeout(THREAD_WAIT_TIMEOUT_S):
+            async with asyncio.timeout(self._limits.thread_wait_s):
                 return await asyncio.get_running_loop().run_in_executor(_THREAD, self._in_thread, work)
         except TimeoutError:
             raise EvaluatorBusyError from None
 
     def _in_thread(self, work: Callable[[StepBudget], Result]) -> Result:
-        return work(StepBudget(self._event, deadline=time.thread_time() + THREAD_TIMEOUT_CPU_S))
+        return work(StepBudget(self._event, deadline=time.thread_time() + self._limits.thread_cpu_s))

@@ -18,8 +18,9 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class Outage:
     """Logs one line when an outage begins and one when it ends."""
 
-    def __init__(self, step_name: str) -> None:
+    def __init__(self, step_name: str, *, min_pause_s: float = MIN_PAUSE_S) -> None:
         self._step_name = step_name
+        self._min_pause_s = min_pause_s
         self._failures = 0
 
     def record_failure(self, error: PyMongoError) -> float:
@@ -29,7 +30,7 @@ class Outage:
                 "mongodb_unavailable",
                 extra={"step": self._step_name, "error": f"{type(error).__name__}: {str(error)[:200]}"},
             )
-        pause_s = min(MIN_PAUSE_S * 2.0 ** min(self._failures, 10), MAX_PAUSE_S)
+        pause_s = min(self._min_pause_s * 2.0 ** min(self._failures, 10), MAX_PAUSE_S)
         self._failures += 1
         return pause_s
 
@@ -39,9 +40,15 @@ class Outage:
         self._failures = 0
 
 
-async def repeat(step: Callable[[], Awaitable[float]], *, step_name: str, stop: asyncio.Event) -> None:
+async def repeat(
+    step: Callable[[], Awaitable[float]],
+    *,
+    step_name: str,
+    stop: asyncio.Event,
+    min_pause_s: float = MIN_PAUSE_S,
+) -> None:
     """Repeats `step`, which returns the seconds until its next call."""
-    outage = Outage(step_name)
+    outage = Outage(step_name, min_pause_s=min_pause_s)
     while not stop.is_set():
         try:
             pause_s = await step()

@@ -10,6 +10,14 @@ MAX_NAMES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
+class TokenRate:
+    """`burst` calls at once, refilled by `per_s` each second."""
+
+    per_s: float
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
 class RateDecision:
     """The result of one call.
 

@@ -58,7 +58,7 @@ def completion(context: click.Context, shell: str) -> None:
     click.echo(completion_class(context.find_root().command, {}, PROGRAM, COMPLETE_VARIABLE).source(), nl=False)
 
 
-def complete_with(find: FindNames) -> ShellComplete:
+def complete_with(find: FindNames, *, timeout_s: float = TIMEOUT_S) -> ShellComplete:
     """Build a parameter's `shell_complete`: it returns the names that `find` yields within the timeout."""
 
     def complete(_context: click.Context, _parameter: click.Parameter, prefix: str) -> "list[CompletionItem[str]]":
@@ -77,7 +77,7 @@ def complete_with(find: FindNames) -> ShellComplete:
         thread = threading.Thread(target=collect, daemon=True)
         thread.start()
         _has_completed.set()
-        thread.join(TIMEOUT_S)
+        thread.join(timeout_s)
         return [CompletionItem(name, help=hint or None) for name, hint in list(found.items())]
 
     return complete

@@ -6,7 +6,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ops.console.context import ConsoleContext
+from ops.console.context import ConsoleContext, ConsoleOptions
 from ops.console.error_pages import error_handlers
 from ops.console.login import log_out, login_endpoint, set_actions
 from ops.console.overview_page import show_overview
@@ -29,9 +29,10 @@ _RUN_PATH, _TRIGGER_PATH = "/console/runs/{run_id}", "/console/triggers/{workflo
 _STATIC_FILES = {"console.css": "text/css", "console.js": "text/javascript"}
 
 
-def console_routes(role: RoleContext) -> Sequence[BaseRoute]:
+def console_routes(role: RoleContext, options: ConsoleOptions | None = None) -> Sequence[BaseRoute]:
     renderer = PageRenderer()
-    context = ConsoleContext(role, renderer, Sessions(role.database), Keyring(ApiKeys(role.database)))
+    sessions, keyring = Sessions(role.database), Keyring(ApiKeys(role.database))
+    context = ConsoleContext(role, renderer, sessions, keyring, options or ConsoleOptions())
     app = Starlette(routes=_routes(context), exception_handlers=dict(error_handlers(renderer)))
     app.router.redirect_slashes = False
     secured_app = SecurityHeaders(app)

@@ -19,15 +19,22 @@ from triggers.api_keys import ApiKey
 from triggers.gateway.http_problems import ProblemError
 from triggers.gateway.request_body import check_declared_size, media_type, read_body
 from triggers.role_context import RoleContext
-from triggers.token_bucket import TokenBuckets
+from triggers.token_bucket import TokenBuckets, TokenRate
 
 COOKIE_NAME = "unattended_console"
 MAX_FORM_FIELDS = 100
 STATUS_SEE_OTHER = 303
-MAX_VIEW_BURST, MAX_VIEWS_PER_S = 100, 5  # per key: more than a person reads, too few to load a gateway
 
 Form = Mapping[str, str]
 Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
+    """How much of a gateway the console's pages may take."""
+
+    view_rate: TokenRate = TokenRate(per_s=5, burst=100)  # noqa: RUF009 -- frozen; per key: more than a person reads
+    max_triggers_scanned: int = 500  # of triggers created at run time, as no index covers the inactive ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,7 @@ class ConsoleContext:
     renderer: PageRenderer
     sessions: Sessions
     keyring: Keyring
+    options: ConsoleOptions = field(default_factory=ConsoleOptions)
     view_limit: TokenBuckets = field(default_factory=TokenBuckets)
 
     async def find_visitor(self, request: Request) -> Visitor | None:
@@ -56,7 +64,8 @@ class ConsoleContext:
         return visitor
 
     def _count_view(self, key: ApiKey) -> None:
-        token = self.view_limit.try_acquire(key.id, per_s=MAX_VIEWS_PER_S, burst=MAX_VIEW_BURST)
+        rate = self.options.view_rate
+        token = self.view_limit.try_acquire(key.id, per_s=rate.per_s, burst=rate.burst)
         if not token.is_allowed:
             headers = {"retry-after": str(max(math.ceil(token.wait_s), 1))}
             raise ProblemError(429, "this key opens too many pages; wait a moment and try again", headers=headers)

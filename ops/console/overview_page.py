@@ -34,7 +34,6 @@ MAX_PAUSED = 8
 MAX_WAITING = 8
 MAX_QUESTION_CHARACTERS = 300
 FAILURE_STATES = (RunState.FAILED, RunState.CANCELLED, RunState.PARKED)
-MAX_TRIGGERS_SCANNED = 500  # of triggers created at run time, as no index covers the inactive ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def _tiles(app_id: str | None, now: datetime) -> Sequence[Tile]:
 
 async def show_overview(context: ConsoleContext, _request: Request, visitor: Visitor) -> Response:
     store, app_id, now = context.role.store, visitor.scope, datetime.now(UTC)
-    tiles = _tiles(app_id, now)
+    tiles, max_scanned = _tiles(app_id, now), context.options.max_triggers_scanned
     chart, budgets, newest, failed, waiting, paused, inactive, runtime_triggers, *counts = await _gather(
         read_usage_chart(context.role.database, UsageFilter(app_id=app_id, since=now - RECENT_PERIOD), None, now=now),
         budget_rows(context.role.database, visitor.caller),
@@ -76,7 +75,7 @@ async def show_overview(context: ConsoleContext, _request: Request, visitor: Vis
         _find_longest_waiting(store, app_id, now),
         trigger_rows(context, visitor, TriggerFilter(app_id, state="paused"), limit=MAX_PAUSED),
         _find_inactive_triggers(context, visitor),
-        context.role.triggers.count_runtime_triggers(app_id, limit=MAX_TRIGGERS_SCANNED + 1),
+        context.role.triggers.count_runtime_triggers(app_id, limit=max_scanned + 1),
         *(_count_runs(store, tile.run_filter) for tile in tiles),
     )
     return context.renderer.render(
@@ -94,7 +93,7 @@ async def show_overview(context: ConsoleContext, _request: Request, visitor: Vis
         waiting=waiting,
         paused=paused,
         inactive=inactive,
-        max_scanned=MAX_TRIGGERS_SCANNED if runtime_triggers > MAX_TRIGGERS_SCANNED else None,
+        max_scanned=max_scanned if runtime_triggers > max_scanned else None,
         budgets=[row for row in budgets if row["exhausted"] or (row["share"] or 0.0) >= WARNING_SHARE],
         chart=chart,
     )
@@ -102,7 +101,9 @@ async def show_overview(context: ConsoleContext, _request: Request, visitor: Vis
 
 async def _find_inactive_triggers(context: ConsoleContext, visitor: Visitor) -> Sequence[Mapping[str, Any]]:
     inactive = TriggerFilter(visitor.scope, state="inactive")
-    return await trigger_rows(context, visitor, inactive, limit=MAX_PAUSED, max_scanned=MAX_TRIGGERS_SCANNED)
+    return await trigger_rows(
+        context, visitor, inactive, limit=MAX_PAUSED, max_scanned=context.options.max_triggers_scanned
+    )
 
 
 async def _gather(*awaitables: Awaitable[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ from ops.doctor.check_result import Check
 from ops.free_ports import SAME_ADDRESS_ADVICE, connectable_host, is_same_address, same_address_text
 from workers.setting_values import Address
 
-_METRICS_TIMEOUT_S = 2.0
+METRICS_TIMEOUT_S = 2.0
 _MAX_METRICS_BYTES = 2_000_000
 
 
@@ -24,12 +24,14 @@ async def check_addresses(gateway: Address, exporter: Address) -> list[Check]:
     return [check for found in checks for check in found]
 
 
-async def check_address(name: str, address: Address, setting: str) -> list[Check]:
+async def check_address(
+    name: str, address: Address, setting: str, *, metrics_timeout_s: float = METRICS_TIMEOUT_S
+) -> list[Check]:
     error = await asyncio.to_thread(_try_bind, address)
     if error is None:
         return [Check(name, "ok", f"{address} is free")]
     if error.errno == errno.EADDRINUSE:
-        if await _is_unattended(address):
+        if await _is_unattended(address, metrics_timeout_s):
             return [Check(name, "ok", f"{address} is in use by unattended")]
         return [Check(name, "problem", f"{address} is in use by another program", f"stop it, or set {setting}")]
     return [Check(name, "problem", f"{address} cannot be listened on ({error.strerror})", f"set {setting}")]
@@ -49,10 +51,10 @@ def _try_bind(address: Address) -> OSError | None:
     return None
 
 
-async def _is_unattended(address: Address) -> bool:
+async def _is_unattended(address: Address, timeout_s: float) -> bool:
     """Look for our metrics, which every role serves on its address."""
     with suppress(OSError):  # includes TimeoutError
-        async with asyncio.timeout(_METRICS_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             return b"unattended_" in await _get_metrics(connectable_host(address), address.port)
     return False
 

@@ -15,12 +15,12 @@ from workers.embedded_services import Services, read_services
 from workers.settings import Settings, SettingsError, setting_fields, unknown_variables, variable_name
 from workflows.operator_file import OPERATOR_FILE_NAME, OperatorFileError, find_operator_path, read_operator_file
 
-_TIMEOUT_S = 3.0
+TIMEOUT_S = 3.0
 
 NamedChecks = tuple[str, Awaitable[list[Check]]]
 
 
-async def examine(settings: Settings) -> list[Check]:
+async def examine(settings: Settings, *, timeout_s: float = TIMEOUT_S) -> list[Check]:
     """Run all checks; `settings` must not contain the addresses of embedded servers."""
     services = await asyncio.to_thread(read_services, settings.data_dir)
     examinations = [
@@ -30,7 +30,7 @@ async def examine(settings: Settings) -> list[Check]:
         ("operator's file", check_operator_file(settings)),
         ("billing", check_billing(settings)),
     ]
-    found = await asyncio.gather(*(_run_bounded(name, checks) for name, checks in examinations))
+    found = await asyncio.gather(*(_run_bounded(name, checks, timeout_s) for name, checks in examinations))
     return [*check_settings(settings), *(check for checks in found for check in checks)]
 
 
@@ -50,14 +50,12 @@ def _server_checks(settings: Settings, services: Services | None) -> Iterator[Na
         yield "data directory", check_data_dir(settings.data_dir)
 
 
-async def _run_bounded(name: str, checks: Awaitable[list[Check]]) -> list[Check]:
+async def _run_bounded(name: str, checks: Awaitable[list[Check]], timeout_s: float) -> list[Check]:
     try:
-        async with asyncio.timeout(_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             return await checks
     except TimeoutError:
-        return [
-            Check(name, "problem", f"no answer within {_TIMEOUT_S:.0f} s", "check whether it hangs, then try again")
-        ]
+        return [Check(name, "problem", f"no answer within {timeout_s:.0f} s", "check whether it hangs, then try again")]
     except OSError as error:  # a file or folder that is not readable
         return [Check(name, "problem", error_line(error), "correct its name or its permissions")]
 

@@ -28,16 +28,16 @@ def in_a_process(*arguments: str, **variables: str) -> subprocess.CompletedProce
 
 
 @pytest.fixture(autouse=True)
-def patience(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Allow more time on a busy machine, and do not end this process after a completion."""
-    monkeypatch.setattr(completion, "TIMEOUT_S", 30.0)
+def process_goes_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Do not end this process after a completion."""
     monkeypatch.setattr(completion, "_has_completed", threading.Event())
     yield
     logging.disable(logging.NOTSET)
 
 
-def offered(find: FindNames, begun: str = "") -> list[str]:
-    return [each.value for each in complete_with(find)(ANYTHING, ANYTHING, begun)]
+def offered(find: FindNames, begun: str = "", *, timeout_s: float = 30.0) -> list[str]:
+    """Allow more time on a busy machine."""
+    return [each.value for each in complete_with(find, timeout_s=timeout_s)(ANYTHING, ANYTHING, begun)]
 
 
 @pytest.mark.parametrize(
@@ -92,16 +92,14 @@ def test_names_of_workflows_and_triggers_come_from_the_packages(
     assert offered(completion.find_trigger_names) == ["daily", "schedule", "hook", "webhook"]
 
 
-def test_what_takes_longer_than_patience_completes_what_was_found_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completion, "TIMEOUT_S", 0.05)
-
+def test_what_takes_longer_than_patience_completes_what_was_found_by_then() -> None:
     def slow(_begun: str) -> Iterator[Candidate]:
         yield "at-once", ""
         time.sleep(10)
         yield "too-late", ""
 
     began = time.monotonic()
-    found = offered(slow)
+    found = offered(slow, timeout_s=0.05)
 
     assert found == ["at-once"]
     assert time.monotonic() - began < 5
@@ -143,9 +141,9 @@ def test_completion_is_silent_about_what_is_wrong(wrong: dict[str, str]) -> None
 
 def test_completing_names_imports_no_library_that_it_does_not_need() -> None:
     code = """
-import sys
+import functools, sys
 from ops.cli import completion as completing
-completing.TIMEOUT_S = 30
+completing.complete_with = functools.partial(completing.complete_with, timeout_s=30)
 leave = completing.exit_if_completed
 def tell():
     print("imported", sorted({"ag2", "openai", "celery", "rich", "fastapi", "asyncio"} & sys.modules.keys()))

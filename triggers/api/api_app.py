@@ -8,7 +8,7 @@ from starlette.routing import BaseRoute, Route
 from triggers.api.api_key_middleware import ApiKeyMiddleware
 from triggers.api.api_problems import exception_handlers
 from triggers.api.budget_routes import BUDGET_HANDLERS, budget_routes
-from triggers.api.keyring import Keyring
+from triggers.api.keyring import UNKNOWN_KEYS_RATE, Keyring
 from triggers.api.openapi import COMMON_PROBLEMS, ApiDescription
 from triggers.api.reference import reference_page
 from triggers.api.run_routes import run_routes
@@ -18,11 +18,14 @@ from triggers.api.usage_routes import usage_routes
 from triggers.api_keys import ApiKeys
 from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.role_context import RoleContext
+from triggers.token_bucket import TokenRate
 
 API_PREFIX = "/v1"
 
 
-def create_api(context: RoleContext, *, metrics: GatewayMetrics) -> FastAPI:
+def create_api(
+    context: RoleContext, *, metrics: GatewayMetrics, unknown_keys: TokenRate = UNKNOWN_KEYS_RATE
+) -> FastAPI:
     routers = (run_routes(context), trigger_routes(context), usage_routes(context), budget_routes(context))
     api = FastAPI(
         title="Unattended",
@@ -37,7 +40,7 @@ def create_api(context: RoleContext, *, metrics: GatewayMetrics) -> FastAPI:
         api.include_router(router, prefix=API_PREFIX)
     api.add_middleware(
         ApiKeyMiddleware,
-        keyring=Keyring(ApiKeys(context.database)),
+        keyring=Keyring(ApiKeys(context.database), unknown_keys=unknown_keys),
         metrics=metrics,
         body_limit_bytes=context.settings.body_limit_bytes,
     )

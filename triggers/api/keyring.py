@@ -16,7 +16,7 @@ from triggers.api.access import unauthorized_problem
 from triggers.api_keys import ApiKey, ApiKeys, has_key_format, hash_key
 from triggers.bounded_cache import BoundedCache
 from triggers.gateway.http_problems import ProblemError
-from triggers.token_bucket import TokenBuckets
+from triggers.token_bucket import TokenBuckets, TokenRate
 
 log = logging.getLogger(__name__)
 
@@ -25,14 +25,22 @@ RECENTLY_VALID_S = 3600.0
 MAX_CACHED = 10_000
 UNKNOWN_KEYS_PER_S = 200  # a light load for the store; valid keys may be among them
 UNKNOWN_KEYS_BURST = 1_000
+UNKNOWN_KEYS_RATE = TokenRate(UNKNOWN_KEYS_PER_S, UNKNOWN_KEYS_BURST)
 LAST_USED_INTERVAL = timedelta(minutes=1)
 
 
 class Keyring:
-    def __init__(self, keys: ApiKeys, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        keys: ApiKeys,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        unknown_keys: TokenRate = UNKNOWN_KEYS_RATE,
+    ) -> None:
         self._keys = keys
         self._clock = clock
         self._unknown_keys = TokenBuckets(clock=clock)
+        self._unknown_keys_rate = unknown_keys
         self._cache: BoundedCache[tuple[float, ApiKey | None]] = BoundedCache(MAX_CACHED)
         self._valid_at: BoundedCache[float] = BoundedCache(MAX_CACHED)
         self._noted_at: BoundedCache[datetime] = BoundedCache(MAX_CACHED)
@@ -58,7 +66,8 @@ class Keyring:
             return key
         valid_at = self._valid_at.get(hash_)
         if valid_at is None or now - valid_at >= RECENTLY_VALID_S:
-            decision = self._unknown_keys.try_acquire("all", per_s=UNKNOWN_KEYS_PER_S, burst=UNKNOWN_KEYS_BURST)
+            rate = self._unknown_keys_rate
+            decision = self._unknown_keys.try_acquire("all", per_s=rate.per_s, burst=rate.burst)
             if not decision.is_allowed:
                 raise _too_many_unknown_keys(decision.wait_s)
         key = await self._keys.find(hash_)

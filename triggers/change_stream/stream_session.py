@@ -29,6 +29,7 @@ class StreamSession:
         save: SavePosition,
         report_lag: Callable[[float], None],
         idle_save_interval_s: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._stream = stream
         self._position = position
@@ -37,7 +38,8 @@ class StreamSession:
         self._report_lag = report_lag
         self._idle_save_interval_s = idle_save_interval_s
         self._newest_event: Event | None = None
-        self._saved_at = time.monotonic()
+        self._clock = clock
+        self._saved_at = clock()
         self.bytes_read = 0
 
     async def follow(
@@ -70,7 +72,7 @@ class StreamSession:
 
     async def _drain_under_load(self) -> None:
         """Waits for the older half of the pending events under load."""
-        is_save_due = time.monotonic() - self._saved_at >= MAX_SAVE_INTERVAL_S
+        is_save_due = self._clock() - self._saved_at >= MAX_SAVE_INTERVAL_S
         if is_save_due or self._batcher.events >= MAX_PENDING_EVENTS or self._batcher.bytes >= MAX_PENDING_BYTES:
             self._newest_event = await self._batcher.finish(self._batcher.events // 2) or self._newest_event
         if is_save_due and self._newest_event is not None:
@@ -82,7 +84,7 @@ class StreamSession:
         newest = await self._batcher.finish(0)
         self._newest_event = newest or self._newest_event
         # The position of a quiet stream advances with the oplog, and would expire if it were not saved.
-        if newest is not None or not idle or time.monotonic() - self._saved_at >= self._idle_save_interval_s:
+        if newest is not None or not idle or self._clock() - self._saved_at >= self._idle_save_interval_s:
             await self._save_read_position()
         self._report_lag(0.0 if newest is None else _event_age_s(newest))
 
@@ -97,7 +99,7 @@ class StreamSession:
     async def _save_position(self, position: StreamPosition) -> None:
         self._position = position
         await self._save(position)
-        self._saved_at = time.monotonic()
+        self._saved_at = self._clock()
 
 
 def _event_age_s(event: Event) -> float:

@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from ulid import ULID
 
-from triggers.event_expressions import ExpressionEvaluator
 from triggers.form.form_body import SubmittedFields, is_form_type, read_fields
 from triggers.form.form_page import SubmittedForm, refused_page, unsent_page
 from triggers.form.form_validation import FormRefusedError, validate_form
@@ -49,7 +48,7 @@ class _Submission:
 
     async def accept(self, values: dict[str, Any], trigger_id: str) -> Accepted:
         event = build_event(values, self.request)
-        evaluator = ExpressionEvaluator(event)
+        evaluator = self.intake.evaluator(event)
         with self.intake.refusing_expressions(self.target.trigger, self.address, "not_mapped"):
             await evaluator.evaluate(lambda budget: check_app(self.target.spec, self.address, event, budget))
         run_input = None if self.target.spec.input else values

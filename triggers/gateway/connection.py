@@ -22,19 +22,15 @@ from triggers.form.form_page import problem_page
 from triggers.gateway.connection_admission import ConnectionAdmission, QueueName, RequestSlot, WaitQueue, route_group
 from triggers.gateway.gateway_metrics import CloseReason
 from triggers.gateway.http_problems import ProblemError, problem_response, unavailable_problem
-from triggers.gateway.request_body import READ_TIMEOUT_S, is_declared_too_large
+from triggers.gateway.request_body import is_declared_too_large
 
 MAX_HEAD_BYTES = 64 * 1024
 # Each header is four objects: a head with 64 KB of empty headers takes 2 MB.
 HEADER_OVERHEAD_BYTES = 128
 # A pipelined request takes 2 KB of memory and only 18 bytes to send.
 MAX_PIPELINED = 32
-HEAD_TIMEOUT_S = 10.0
 # A body slower than this waits without a slot; the request of a faster one starts while the body arrives.
-RATE_INTERVAL_S = 2.0
 MIN_BODY_BYTES_PER_S = 1024
-# A caller that reads no byte of its responses for this long is disconnected.
-UNREAD_TIMEOUT_S = 15.0
 
 _PROBLEM = b'{"type":"about:blank","title":"Request Header Fields Too Large","status":431}'
 _HEAD_TOO_LARGE = (
@@ -68,6 +64,7 @@ class BoundedProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, {})
         self._admission = admission
+        self._timeouts = admission.timeouts
         self._body_limit_bytes = body_limit_bytes
         self._unused_bytes = 0  # kept by the parser since it last passed on a head or a part of a body
         self._headers_bytes = 0
@@ -272,18 +269,18 @@ class BoundedProtocol(HttpToolsProtocol):
             self._start_held_request()
         elif self._timer is None:
             self._rated_bytes = 0
-            self._body_deadline = self.loop.time() + READ_TIMEOUT_S
-            self._timer = self.loop.call_later(RATE_INTERVAL_S, self._check_body_rate)
+            self._body_deadline = self.loop.time() + self._timeouts.body_s
+            self._timer = self.loop.call_later(self._timeouts.rate_interval_s, self._check_body_rate)
 
     def _check_body_rate(self) -> None:
         self._timer = None
         if self._held_request is None:
             return
         received, self._rated_bytes = self._body_bytes - self._rated_bytes, self._body_bytes
-        if received >= RATE_INTERVAL_S * MIN_BODY_BYTES_PER_S:
+        if received >= self._timeouts.rate_interval_s * MIN_BODY_BYTES_PER_S:
             self._start_held_request()
         elif self.loop.time() < self._body_deadline:
-            self._timer = self.loop.call_later(RATE_INTERVAL_S, self._check_body_rate)
+            self._timer = self.loop.call_later(self._timeouts.rate_interval_s, self._check_body_rate)
         else:
             self.transport.write(_BODY_TIMEOUT)
             self._close("body_timeout")
@@ -329,7 +326,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _await_head(self) -> None:
         self._wait_in("head")
-        self._timer = self.loop.call_later(HEAD_TIMEOUT_S, self._on_head_timeout)
+        self._timer = self.loop.call_later(self._timeouts.head_s, self._on_head_timeout)
 
     def _on_head_timeout(self) -> None:
         self._timer = None
@@ -360,7 +357,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _watch_reading(self) -> None:
         if self._unread_timer is None:
             self._unread_bytes = self.transport.get_write_buffer_size()
-            self._unread_timer = self.loop.call_later(UNREAD_TIMEOUT_S, self._check_reading)
+            self._unread_timer = self.loop.call_later(self._timeouts.unread_s, self._check_reading)
 
     def _check_reading(self) -> None:
         self._unread_timer = None

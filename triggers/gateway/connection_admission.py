@@ -6,9 +6,11 @@ whose body has arrived takes a slot of its route, so that one kind of route cann
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from triggers.gateway.gateway_metrics import CloseReason, GatewayMetrics
+from triggers.gateway.request_body import READ_TIMEOUT_S
 
 RouteGroup = Literal["hooks", "forms", "v1", "console", "other"]
 QueueName = RouteGroup | Literal["head", "idle"]
@@ -42,6 +44,16 @@ def route_group(path: str) -> RouteGroup:
 def max_connections_for(descriptors: int) -> int:
     """Returns the number of connections that fit beside all other descriptors."""
     return max(min(MAX_CONNECTIONS, descriptors - min(RESERVED_DESCRIPTORS, descriptors // 2)), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionTimeouts:
+    """How long a connection may wait for its caller."""
+
+    head_s: float = 10.0
+    body_s: float = READ_TIMEOUT_S
+    rate_interval_s: float = 2.0  # between two checks whether a body arrives fast enough
+    unread_s: float = 15.0  # a caller that reads no byte of its responses for this long is disconnected
 
 
 class Waiter(Protocol):
@@ -169,8 +181,10 @@ class ConnectionAdmission:
         slots: Mapping[RouteGroup, int] = SLOTS,
         max_waiting_bytes: int = MAX_WAITING_BYTES,
         arriving_bytes_per_place: int = ARRIVING_BYTES_PER_SLOT,
+        timeouts: ConnectionTimeouts | None = None,
     ) -> None:
         self.metrics = metrics
+        self.timeouts = timeouts or ConnectionTimeouts()
         self._max_waiting_bytes = max_waiting_bytes
         self.queues = {name: WaitQueue() for name in _QUEUES}
         self.slot_pools = {route: SlotPool(slots[route], arriving_bytes_per_place) for route in SLOTS}

@@ -1,11 +1,14 @@
 """The gateway app: every address that the gateway serves."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Route
 
 from triggers.api.api_app import api_routes, create_api
+from triggers.api.keyring import UNKNOWN_KEYS_RATE
 from triggers.form.form_endpoint import form_routes
 from triggers.gateway.endpoint_response import count_requests
 from triggers.gateway.gateway_health import liveness_endpoint, metrics_endpoint, readiness_endpoint
@@ -13,25 +16,40 @@ from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.gateway.http_problems import EXCEPTION_HANDLERS
 from triggers.gateway.middleware import CallerTraceMiddleware, DrainMiddleware
 from triggers.gateway.trigger_intake import TriggerIntake
-from triggers.gateway.trigger_lookup import TriggerLookup
+from triggers.gateway.trigger_lookup import STORE_TIMEOUT_S, TriggerLookup
 from triggers.role_context import RoleContext
+from triggers.token_bucket import TokenRate
 from triggers.webhook.webhook_endpoint import webhook_endpoint
 
 
+@dataclass(frozen=True, slots=True)
+class GatewayOptions:
+    """How long the gateway waits for the store, and how many unknown API keys it looks up."""
+
+    store_timeout_s: float = STORE_TIMEOUT_S
+    clock: Callable[[], float] = time.monotonic  # of the trigger cache
+    unknown_keys: TokenRate = UNKNOWN_KEYS_RATE
+
+
 def create_app(
-    context: RoleContext, extra_routes: Sequence[BaseRoute] = (), *, metrics: GatewayMetrics | None = None
+    context: RoleContext,
+    extra_routes: Sequence[BaseRoute] = (),
+    *,
+    metrics: GatewayMetrics | None = None,
+    options: GatewayOptions | None = None,
 ) -> Starlette:
     """Builds the app. `extra_routes` are those of other rooms, such as the console."""
-    metrics = metrics or GatewayMetrics()
+    metrics, options = metrics or GatewayMetrics(), options or GatewayOptions()
+    timeout_s = options.store_timeout_s
     # The catalog checks its files at most once a second, in a few milliseconds: not worth a thread.
-    lookup = TriggerLookup(context.catalog.packages, context.triggers)
-    intake = TriggerIntake(context.settings, lookup, context.acceptance, metrics, context.stats)
+    lookup = TriggerLookup(context.catalog.packages, context.triggers, clock=options.clock, store_timeout_s=timeout_s)
+    intake = TriggerIntake(context.settings, lookup, context.acceptance, metrics, context.stats, timeout_s)
     webhook = count_requests("webhook", metrics, webhook_endpoint(intake))
     app = Starlette(
         routes=[
             Route("/hooks/{app}/{workflow}/{trigger}", webhook, methods=["POST"]),
             *form_routes(intake, metrics),
-            *api_routes(create_api(context, metrics=metrics)),
+            *api_routes(create_api(context, metrics=metrics, unknown_keys=options.unknown_keys)),
             Route("/healthz", liveness_endpoint),
             Route("/readyz", readiness_endpoint(context.database)),
             Route("/metrics", metrics_endpoint(metrics.registry)),

@@ -4,17 +4,17 @@ import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from ulid import ULID
 
 from triggers.acceptance import Acceptance
-from triggers.event_expressions import EvaluatorBusyError, ExpressionError, ExpressionEvaluator
+from triggers.event_expressions import EvaluationLimits, EvaluatorBusyError, ExpressionError, ExpressionEvaluator
 from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.gateway.http_problems import PausedError, ProblemError, store_timeout_problem, unavailable_problem
-from triggers.gateway.trigger_lookup import SpecT, TriggerLookup, TriggerTarget
+from triggers.gateway.trigger_lookup import STORE_TIMEOUT_S, SpecT, TriggerLookup, TriggerTarget
 from triggers.gateway.trigger_request import TriggerAddress
 from triggers.occurrence import Occurrence, build_run_request
 from triggers.register.trigger import Trigger
@@ -24,7 +24,6 @@ from workers.store.run import Accepted
 from workers.store.storable import NotStorableError
 
 MAX_EVENT_ID_LENGTH = 200
-STORE_TIMEOUT_S = 8.0  # GitHub closes the connection after 10 s
 EXPRESSIONS_FAILED = "the trigger's expressions cannot be computed from this body"
 
 
@@ -37,6 +36,8 @@ class TriggerIntake:
     acceptance: Acceptance
     metrics: GatewayMetrics
     stats: TriggerStats
+    store_timeout_s: float = STORE_TIMEOUT_S
+    evaluation: EvaluationLimits = field(default_factory=EvaluationLimits)
 
     async def accept(
         self,
@@ -56,12 +57,12 @@ class TriggerIntake:
         occurrence = Occurrence(trigger, address.app, event_id, datetime.now(UTC), event)
         try:
             with self.refusing_expressions(trigger, address, "not_mapped"):
-                request = await (evaluator or ExpressionEvaluator(event)).evaluate(
+                request = await (evaluator or self.evaluator(event)).evaluate(
                     lambda budget: build_run_request(occurrence, run_input=run_input, effort=budget)
                 )
             # A frozen store would hold a call for longer than senders wait. After 503 the sender retries, and a run
             # that became durable after all is then found by its event id.
-            async with asyncio.timeout(STORE_TIMEOUT_S):
+            async with asyncio.timeout(self.store_timeout_s):
                 accepted = await self.acceptance.accept(request)
         except TimeoutError:
             raise store_timeout_problem("accept") from None
@@ -73,6 +74,9 @@ class TriggerIntake:
             self.metrics.count_duplicate(trigger)
             self.stats.record_duplicate(trigger, app_id=address.app, event_id=event_id)
         return accepted
+
+    def evaluator(self, event: Any) -> ExpressionEvaluator:
+        return ExpressionEvaluator(event, self.evaluation)
 
     def check_not_paused(self, target: TriggerTarget[SpecT], address: TriggerAddress) -> None:
         if target.pause is not None:

@@ -46,10 +46,12 @@ class TriggerLookup:
         *,
         clock: Callable[[], float] = time.monotonic,
         max_cached: int = MAX_CACHED,
+        store_timeout_s: float = STORE_TIMEOUT_S,
     ) -> None:
         self._packages = packages
         self._store = store
         self._clock = clock
+        self._store_timeout_s = store_timeout_s
         self._cache: BoundedCache[tuple[float, TriggerRecord | None]] = BoundedCache(max_cached)
         self._pending_reads: dict[str, asyncio.Task[TriggerRecord | None]] = {}
 
@@ -106,7 +108,7 @@ class TriggerLookup:
 
     async def _fetch_record(self, id_: str, now: float) -> TriggerRecord | None:
         try:
-            async with asyncio.timeout(STORE_TIMEOUT_S):
+            async with asyncio.timeout(self._store_timeout_s):
                 record = await self._store.find(id_)
         finally:
             del self._pending_reads[id_]

@@ -74,6 +74,7 @@ async def plan_backfill(
     store: RunStore,
     app_id: str | None = None,
     now: datetime | None = None,
+    max_runs: int = MAX_RUNS,
 ) -> BackfillPlan:
     """Plans the past nominal times from `start` to `end`, both included.
 
@@ -83,8 +84,8 @@ async def plan_backfill(
     """
     _check_range(start, end)
     end = min(end, now or datetime.now(UTC))
-    apps = await _resolve_apps(trigger, app_id, store.database)
-    times = _nominal_times(trigger, start, end, max_count=MAX_RUNS // max(len(apps), 1))
+    apps = await _resolve_apps(trigger, app_id, store.database, max_runs=max_runs)
+    times = _nominal_times(trigger, start, end, max_runs=max_runs, app_count=len(apps))
     existing = 0
     for batch in iter_batches(_iter_requests(trigger, times, apps, overlap="allow"), BATCH_SIZE):
         keys = [request.dedupe_key for request in batch]
@@ -129,15 +130,17 @@ def _check_range(start: datetime, end: datetime) -> None:
         raise BackfillError(f"the range ends before it begins: {start.isoformat()} is after {end.isoformat()}")
 
 
-async def _resolve_apps(trigger: Trigger, app_id: str | None, database: AsyncDatabase[dict[str, Any]]) -> Sequence[str]:
+async def _resolve_apps(
+    trigger: Trigger, app_id: str | None, database: AsyncDatabase[dict[str, Any]], *, max_runs: int
+) -> Sequence[str]:
     if app_id is not None and app_source(trigger) is None and app_id not in trigger.apps:
         raise BackfillError(f"{trigger.id} is not for {app_id}; its apps are {', '.join(trigger.apps) or 'none'}")
     apps: list[str] = []
     try:
         async for batch in iter_app_batches(trigger, database):
             apps += batch.apps
-            if len(apps) > MAX_RUNS and app_id is None:
-                raise BackfillError(f"{trigger.id} is for more than {MAX_RUNS} apps; backfill one app at a time")
+            if len(apps) > max_runs and app_id is None:
+                raise BackfillError(f"{trigger.id} is for more than {max_runs} apps; backfill one app at a time")
             if app_id in batch.apps:
                 return [str(app_id)]
     except AppsUnreadableError as error:
@@ -149,12 +152,15 @@ async def _resolve_apps(trigger: Trigger, app_id: str | None, database: AsyncDat
     return apps
 
 
-def _nominal_times(trigger: Trigger, start: datetime, end: datetime, *, max_count: int) -> Sequence[datetime]:
+def _nominal_times(
+    trigger: Trigger, start: datetime, end: datetime, *, max_runs: int, app_count: int
+) -> Sequence[datetime]:
+    max_count = max_runs // max(app_count, 1)
     later = nominal_times(spec_of(trigger), after=max(start, EPOCH) - MILLISECOND)
     found = tuple(islice(takewhile(lambda nominal: nominal <= end, later), max_count + 1))
     if len(found) > max_count:
         raise BackfillError(
-            f"this would be more than {MAX_RUNS} runs: ask for a shorter range, which could end before"
+            f"this would be more than {max_runs} runs: ask for a shorter range, which could end before"
             f" {found[-1].isoformat()}, or for one app"
         )
     return found

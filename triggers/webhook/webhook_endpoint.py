@@ -61,7 +61,7 @@ def webhook_endpoint(intake: TriggerIntake) -> Callable[[Request], Awaitable[End
             return EndpointResponse("answered", json_response({"challenge": challenge}))
         intake.check_not_paused(target, address)
         event = call.build_event(body, request)
-        evaluator = ExpressionEvaluator(event)
+        evaluator = intake.evaluator(event)
         dedupe_id = delivery_id or await call.dedupe_id(event, declared, evaluator)
         if not await call.matches_condition(event, evaluator):
             return call.skip(dedupe_id)

@@ -48,6 +48,15 @@ async def _read_nothing(_: Collection[Variable]) -> Mapping[str, Any]:
     return {}
 
 
+@dataclass(frozen=True, slots=True)
+class ChatTimeouts:
+    """How long a chat waits for a package's step, for all steps after its end, and for the budgets."""
+
+    step_s: float = 60.0
+    closing_s: float = 60.0
+    budget_s: float = 10.0
+
+
 @dataclass(slots=True)
 class Conversation:
     """State of one run's chat while it lasts.
@@ -85,6 +94,7 @@ class Conversation:
     failed_steps: int = 0  # outside of turns
     clock: RunClock = field(default_factory=lambda: RunClock(float("inf")))
     current_turn: "LiveTurn | None" = None
+    timeouts: ChatTimeouts = field(default_factory=ChatTimeouts)
     on_tool_call: OnToolCall = lambda _tool, _seconds, _failed: None
     spans: Spans = NO_SPANS
     # The context of the last committed turn, if life cycle steps or hand-offs changed it since.

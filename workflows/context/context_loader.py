@@ -17,7 +17,7 @@ from workflows.context.external.external_reader import refuse_external_read
 from workflows.context.reads.computed_values import recompute_variables
 from workflows.context.reads.missing_values import ContextError, raise_for_missing
 from workflows.context.reads.persistent_states import ReadStates, load_states, read_no_states
-from workflows.context.reads.source_reads import ContextReaders, ReadExternal, read_values
+from workflows.context.reads.source_reads import ContextReaders, ReadExternal, ReadTimeouts, read_values
 from workflows.context.reads.supplied_values import BASE_FLAGS, base_flags, query_facts, read_inputs, supplied_values
 from workflows.context.run_facts import FIXED_NAMES, RunFacts
 from workflows.context.values.size_limits import TooLargeError, check_context_size
@@ -39,6 +39,7 @@ class ContextSources:
     read_external: ReadExternal = field(default=refuse_external_read, repr=False)
     check_writable: CheckWritable = field(default=allow_every_write, repr=False)
     read_states: ReadStates = field(default=read_no_states, repr=False)
+    read_timeouts: ReadTimeouts = field(default_factory=ReadTimeouts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,9 @@ async def load_context(
     inputs, missing_inputs = read_inputs(package, payload)
     plain, missing_plain = supplied_values(loaded, payload, inputs, sources.environment)
     supplied = query_facts(package, payload, inputs, base)
-    readers = ContextReaders(facts.app_id, supplied, sources.read_document, sources.read_external)
+    readers = ContextReaders(
+        facts.app_id, supplied, sources.read_document, sources.read_external, sources.read_timeouts
+    )
     read, missing_reads = await read_values(loaded, readers)
     raise_for_missing([*missing_inputs, *missing_plain, *missing_reads], run_id=facts.run_id)
     await check_writes(loaded, supplied, sources.check_writable)

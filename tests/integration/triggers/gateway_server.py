@@ -20,7 +20,7 @@ from ulid import ULID
 
 from tests import webhook_senders
 from triggers.gateway.connection_admission import SLOTS, ConnectionAdmission, RouteGroup
-from triggers.gateway.gateway_app import create_app
+from triggers.gateway.gateway_app import GatewayOptions, create_app
 from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.gateway.gateway_role import bind_socket
 from triggers.gateway.gateway_server import GatewayServer
@@ -108,12 +108,16 @@ async def running_gateway(settings: Settings, folder: Path) -> AsyncIterator[Gat
 
 @asynccontextmanager
 async def serving(
-    ground: RoleContext, *, places: Mapping[RouteGroup, int] = SLOTS, more_routes: Sequence[BaseRoute] = ()
+    ground: RoleContext,
+    *,
+    places: Mapping[RouteGroup, int] = SLOTS,
+    more_routes: Sequence[BaseRoute] = (),
+    options: GatewayOptions | None = None,
 ) -> AsyncIterator[Gateway]:
     with bind_socket(Address("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
         metrics = GatewayMetrics()
-        app = create_app(ground, more_routes, metrics=metrics)
+        app = create_app(ground, more_routes, metrics=metrics, options=options)
         limit = ground.settings.body_limit_bytes
         server = GatewayServer(app, ConnectionAdmission(metrics, slots=places), body_limit_bytes=limit)
         task = asyncio.create_task(server.serve(sockets=[listener]))

@@ -9,7 +9,13 @@ import pytest
 import uvloop
 from starlette.types import Receive, Scope, Send
 
-from triggers.gateway.connection_admission import MAX_CONNECTIONS, SLOTS, ConnectionAdmission, RouteGroup
+from triggers.gateway.connection_admission import (
+    MAX_CONNECTIONS,
+    SLOTS,
+    ConnectionAdmission,
+    ConnectionTimeouts,
+    RouteGroup,
+)
 from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.gateway.gateway_role import bind_socket
 from triggers.gateway.gateway_server import GatewayServer
@@ -72,11 +78,15 @@ class ProtocolServer:
 
 @contextmanager
 def serving_app(
-    new_loop: NewLoop, *, max_connections: int = MAX_CONNECTIONS, places: Mapping[RouteGroup, int] = SLOTS
+    new_loop: NewLoop,
+    *,
+    max_connections: int = MAX_CONNECTIONS,
+    places: Mapping[RouteGroup, int] = SLOTS,
+    timeouts: ConnectionTimeouts | None = None,
 ) -> Iterator[ProtocolServer]:
     app, metrics = HoldingApp(), GatewayMetrics()
     with bind_socket(Address("127.0.0.1", 0)) as listener:
-        admission = ConnectionAdmission(metrics, max_connections=max_connections, slots=places)
+        admission = ConnectionAdmission(metrics, max_connections=max_connections, slots=places, timeouts=timeouts)
         serves = GatewayServer(DrainMiddleware(app), admission, body_limit_bytes=MEGABYTE)
 
         def run() -> None:

@@ -1,6 +1,7 @@
 """Form pages through a real server into a real store: what a browser without scripts sees and sends."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,8 @@ from tests.integration.triggers.gateway_server import Gateway, serving, settings
 from tests.integration.triggers.shared_gateway import delete_runs, shared_gateway
 from tests.unit.triggers.form.parsed_page import ParsedPage, parse_html
 from triggers.acceptance import Acceptance
+from triggers.gateway.gateway_app import GatewayOptions
+from triggers.gateway.trigger_lookup import CACHE_TTL_S
 from triggers.register.trigger import Trigger
 from triggers.register.trigger_record import Pause
 from triggers.role_context import build_role_context
@@ -274,8 +277,22 @@ async def test_looking_at_a_form_is_no_call_and_a_refused_one_is_counted(fresh_g
     assert record.counts == {"accepted": 1, "refused.invalid": 1}
 
 
+class TurnableClock:
+    """The real clock, which a test can turn forward."""
+
+    ahead_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead_s
+
+
 @pytest.fixture
-async def short_of_patience(tmp_path: Path) -> AsyncIterator[Gateway]:
+def cache_clock() -> TurnableClock:
+    return TurnableClock()
+
+
+@pytest.fixture
+async def short_of_patience(tmp_path: Path, cache_clock: TurnableClock) -> AsyncIterator[Gateway]:
     """A gateway on a MongoDB of its own, which gives up soon."""
     async with embedded_servers(tmp_path / "data", redis=False) as services:
         settings = settings_with_package(Settings(mongodb_url=services.mongodb_url), tmp_path)
@@ -286,7 +303,7 @@ async def short_of_patience(tmp_path: Path) -> AsyncIterator[Gateway]:
         ground = build_role_context(client["unattended"], settings, catalog=catalog, wakeups=Wakeups(lambda _: None))
         await ground.store.ensure_indexes()
         await ground.triggers.ensure_indexes()
-        async with serving(ground) as running:
+        async with serving(ground, options=GatewayOptions(clock=cache_clock)) as running:
             yield running
         await client.close()
 
@@ -299,7 +316,7 @@ def kill_mongod(data_dir: Path) -> None:
 
 
 async def test_while_the_store_is_away_a_browser_keeps_and_resends_its_answers(
-    short_of_patience: Gateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    short_of_patience: Gateway, tmp_path: Path, cache_clock: TurnableClock
 ) -> None:
     client = short_of_patience.client
     client.headers.update(BROWSER)
@@ -314,7 +331,7 @@ async def test_while_the_store_is_away_a_browser_keeps_and_resends_its_answers(
     assert [sent.status_code, looked.status_code] == [503, 503]
     assert [sent.headers["retry-after"], looked.headers["retry-after"]] == ["5", "5"]
     assert parse_html(looked.text).one("h1").text == "We cannot answer just now"
-    monkeypatch.setattr("triggers.gateway.trigger_lookup.CACHE_TTL_S", 0.0)
+    cache_clock.ahead_s = 2 * CACHE_TTL_S
     sent = await client.post(LEAD, data=filled_in)  # whether it is paused is not known by now
     assert (sent.status_code, sent.headers["retry-after"]) == (503, "5")
     shown = parse_html(sent.text)
@@ -337,10 +354,10 @@ async def test_while_the_store_is_frozen_a_browser_keeps_its_answers_too(
         await asyncio.Event().wait()
         raise AssertionError
 
-    monkeypatch.setattr("triggers.gateway.trigger_intake.STORE_TIMEOUT_S", 0.05)
     monkeypatch.setattr(Acceptance, "accept", never)
 
-    sent = await served.client.post(DEMO, data={**ADA, "note": "by noon"}, headers=BROWSER)
+    async with serving(served.ground, options=GatewayOptions(store_timeout_s=0.05)) as hurried:
+        sent = await hurried.client.post(DEMO, data={**ADA, "note": "by noon"}, headers=BROWSER)
 
     assert (sent.status_code, sent.headers["retry-after"]) == (503, "5")
     assert "send it again" in parse_html(sent.text).one("main").text

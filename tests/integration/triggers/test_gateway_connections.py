@@ -4,7 +4,7 @@ import asyncio
 import gc
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,8 +20,16 @@ from tests.integration.triggers.gateway_server import (
     sign_as_github,
     sign_as_standard,
 )
-from tests.integration.triggers.protocol_server import ProtocolServer, connect, read_answers, read_to_end
+from tests.integration.triggers.protocol_server import (
+    NewLoop,
+    ProtocolServer,
+    connect,
+    read_answers,
+    read_to_end,
+    serving_app,
+)
 from triggers.gateway.connection import MAX_HEAD_BYTES, MAX_PIPELINED
+from triggers.gateway.connection_admission import ConnectionTimeouts
 from triggers.role_context import open_role_context
 from workers.settings import Settings
 
@@ -150,6 +158,13 @@ async def test_a_head_above_the_bound_is_no_answer_to_the_request_before_it(serv
         assert await read_to_end(reader) == b""
 
 
+@pytest.fixture
+def hurried_server(new_loop: NewLoop) -> Iterator[ProtocolServer]:
+    """Waits 0.2 s for a head."""
+    with serving_app(new_loop, timeouts=ConnectionTimeouts(head_s=0.2)) as running:
+        yield running
+
+
 @pytest.mark.parametrize(
     "start",
     [
@@ -159,20 +174,14 @@ async def test_a_head_above_the_bound_is_no_answer_to_the_request_before_it(serv
         b"\r\n",
     ],
 )
-async def test_half_a_head_is_closed_after_the_time_for_it(
-    server: ProtocolServer, start: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("triggers.gateway.connection.HEAD_TIMEOUT_S", 0.2)
-    async with server.connection() as (reader, writer):
+async def test_half_a_head_is_closed_after_the_time_for_it(hurried_server: ProtocolServer, start: bytes) -> None:
+    async with hurried_server.connection() as (reader, writer):
         writer.write(start)
         assert await read_to_end(reader) == b""
 
 
-async def test_half_a_head_after_an_answer_is_closed_too(
-    server: ProtocolServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("triggers.gateway.connection.HEAD_TIMEOUT_S", 0.2)
-    async with server.connection() as (reader, writer):
+async def test_half_a_head_after_an_answer_is_closed_too(hurried_server: ProtocolServer) -> None:
+    async with hurried_server.connection() as (reader, writer):
         writer.write(GET)
         assert await read_answers(reader) == [b"200 0"]
         writer.write(b"GET /unr")
@@ -181,25 +190,23 @@ async def test_half_a_head_after_an_answer_is_closed_too(
 
 @pytest.mark.parametrize("rest", [b"12345", b"x" * (MEGABYTE + 1)], ids=["in-part", "in-full"])
 async def test_a_body_that_comes_after_its_answer_does_not_keep_the_connection(
-    server: ProtocolServer, rest: bytes, monkeypatch: pytest.MonkeyPatch
+    hurried_server: ProtocolServer, rest: bytes
 ) -> None:
-    monkeypatch.setattr("triggers.gateway.connection.HEAD_TIMEOUT_S", 0.2)
-    async with server.connection() as (reader, writer):
+    async with hurried_server.connection() as (reader, writer):
         writer.write(HEAD + b"content-length: %d\r\n\r\n" % (MEGABYTE + 1))
         assert await read_answers(reader) == [b"200 0"]  # too large, so that its app has the word at once
         writer.write(rest)
         assert await read_to_end(reader) == b""
 
 
-async def test_an_answer_may_take_longer_than_a_head(server: ProtocolServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("triggers.gateway.connection.HEAD_TIMEOUT_S", 0.1)
-    async with server.connection() as (reader, writer), server.connection() as (idle, _):
+async def test_an_answer_may_take_longer_than_a_head(hurried_server: ProtocolServer) -> None:
+    async with hurried_server.connection() as (reader, writer), hurried_server.connection() as (idle, _):
         writer.write(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\nGET /unread HTTP/1.1\r\n")
-        assert await asyncio.to_thread(server.app.request_arrived.wait, 20)
+        assert await asyncio.to_thread(hurried_server.app.request_arrived.wait, 20)
         writer.write(b"host: ")
         assert await read_to_end(idle) == b""  # opened no earlier, and its time is over
         writer.write(b"x\r\n\r\n")
-        server.app.answer.set()
+        hurried_server.app.answer.set()
         assert await read_answers(reader, 2) == [b"200 0", b"200 0"]
 
 

@@ -16,6 +16,7 @@ from tests.chaos.own_servers import kill_listener, listener
 from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.gateway_server import Gateway, serving, settings_with_senders
 from tests.webhook_senders import BY_NAME
+from triggers.gateway.gateway_app import GatewayOptions
 from triggers.role_context import open_role_context
 from workers.settings import Settings
 
@@ -26,8 +27,11 @@ SENDERS_AT_ONCE = 20
 
 
 @asynccontextmanager
-async def gateway_on(settings: Settings, folder: Path) -> AsyncIterator[Gateway]:
-    async with open_role_context(settings_with_senders(settings, folder)) as ground, serving(ground) as running:
+async def gateway_on(settings: Settings, folder: Path, options: GatewayOptions | None = None) -> AsyncIterator[Gateway]:
+    async with (
+        open_role_context(settings_with_senders(settings, folder)) as ground,
+        serving(ground, options=options) as running,
+    ):
         yield running
 
 
@@ -94,14 +98,10 @@ async def has_more_than(deliveries: Deliveries, count: int) -> bool:
     return len(deliveries.accepted) > count
 
 
-async def test_a_frozen_mongodb_is_503_in_time_and_a_repeated_delivery_one_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("triggers.gateway.trigger_intake.STORE_TIMEOUT_S", 0.5)
-    monkeypatch.setattr("triggers.gateway.trigger_lookup.STORE_TIMEOUT_S", 0.5)
+async def test_a_frozen_mongodb_is_503_in_time_and_a_repeated_delivery_one_run(tmp_path: Path) -> None:
     async with embedded_servers(tmp_path / "servers") as services:
         settings = Settings(mongodb_url=services.mongodb_url, redis_url=services.redis_url)
-        async with gateway_on(settings, tmp_path) as gateway:
+        async with gateway_on(settings, tmp_path, GatewayOptions(store_timeout_s=0.5)) as gateway:
             deliveries, mongod = Deliveries(gateway), listener(services.mongodb_url)
             await deliveries.deliver("first")
 

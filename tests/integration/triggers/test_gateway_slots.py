@@ -21,7 +21,7 @@ from tests.integration.triggers.protocol_server import (
     serving_app,
 )
 from triggers.gateway.connection import MIN_BODY_BYTES_PER_S
-from triggers.gateway.connection_admission import SLOTS
+from triggers.gateway.connection_admission import SLOTS, ConnectionTimeouts
 
 pytestmark = pytest.mark.integration
 
@@ -114,33 +114,28 @@ async def test_a_full_share_gets_retry_after_and_the_others_have_room(
             assert await read_answers(reader) == [b"200 1"]
 
 
-async def test_a_body_that_is_too_slow_gets_an_error_after_its_time(
-    server: ProtocolServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("triggers.gateway.connection.RATE_INTERVAL_S", 0.1)
-    monkeypatch.setattr("triggers.gateway.connection.READ_TIMEOUT_S", 0.3)
-    async with server.connection() as (reader, writer):
-        writer.write(post("/hooks/read", 9) + b"1")
-        answer = await read_to_end(reader)
+async def test_a_body_that_is_too_slow_gets_an_error_after_its_time(new_loop: NewLoop) -> None:
+    with serving_app(new_loop, timeouts=ConnectionTimeouts(rate_interval_s=0.1, body_s=0.3)) as server:
+        async with server.connection() as (reader, writer):
+            writer.write(post("/hooks/read", 9) + b"1")
+            answer = await read_to_end(reader)
 
-    assert answer.startswith(b"HTTP/1.1 408 ")
-    assert server.app.paths == []
-    assert server.metric("connections_closed_total", reason="body_timeout") == 1
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert server.app.paths == []
+        assert server.metric("connections_closed_total", reason="body_timeout") == 1
 
 
-async def test_a_large_body_begins_while_it_arrives_fast_enough(
-    server: ProtocolServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("triggers.gateway.connection.RATE_INTERVAL_S", 0.2)
+async def test_a_large_body_begins_while_it_arrives_fast_enough(new_loop: NewLoop) -> None:
     enough = MIN_BODY_BYTES_PER_S // 5 + 1
-    async with server.connection() as (reader, writer), server.connection() as (_, slow):
-        slow.write(post("/hooks/read", 50_000) + b"x" * (enough // 3))
-        writer.write(post("/hooks/held", 50_000) + b"x" * enough)
-        assert await asyncio.to_thread(server.app.request_arrived.wait, 20)
-        assert server.app.paths == ["/hooks/held"]
-        assert server.waiting_for_body() == 2  # it may still be closed to make room
-        server.app.answer.set()
-        assert await read_answers(reader) == [b"200 0"]
+    with serving_app(new_loop, timeouts=ConnectionTimeouts(rate_interval_s=0.2)) as server:
+        async with server.connection() as (reader, writer), server.connection() as (_, slow):
+            slow.write(post("/hooks/read", 50_000) + b"x" * (enough // 3))
+            writer.write(post("/hooks/held", 50_000) + b"x" * enough)
+            assert await asyncio.to_thread(server.app.request_arrived.wait, 20)
+            assert server.app.paths == ["/hooks/held"]
+            assert server.waiting_for_body() == 2  # it may still be closed to make room
+            server.app.answer.set()
+            assert await read_answers(reader) == [b"200 0"]
 
 
 async def test_an_arriving_body_yields_its_slot_to_an_arrived_one(new_loop: NewLoop) -> None:
@@ -211,11 +206,11 @@ async def test_a_call_that_declares_too_much_is_refused_and_holds_no_slot(new_lo
             assert time.monotonic() - began < 10
 
 
-async def test_a_caller_that_reads_no_answers_is_closed(
-    server: ProtocolServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("triggers.gateway.connection.UNREAD_TIMEOUT_S", 0.2)
-    with socket.socket() as caller:
+async def test_a_caller_that_reads_no_answers_is_closed(new_loop: NewLoop) -> None:
+    with (
+        serving_app(new_loop, timeouts=ConnectionTimeouts(unread_s=0.2)) as server,
+        socket.socket() as caller,
+    ):
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         caller.connect(server.address)
         caller.sendall(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n" * 3)

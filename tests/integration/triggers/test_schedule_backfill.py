@@ -6,7 +6,6 @@ import pytest
 
 from tests.integration.triggers.schedule_bench import NOON, FakeClock, ScheduleBench, nominal_times
 from triggers.register.trigger import Trigger
-from triggers.schedule import schedule_backfill as backfilling
 from triggers.schedule.schedule_backfill import BackfillError, make_backfill_runs, plan_backfill
 from workers.control.run_cancellation import cancel
 from workers.store.run_store import RunStore
@@ -142,9 +141,8 @@ async def test_an_impossible_backfill_is_refused_before_any_run_is_made(
     assert await nominal_times(store) == []
 
 
-async def test_more_apps_than_runs_may_be_are_refused(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backfilling, "MAX_RUNS", 2)
+async def test_more_apps_than_runs_may_be_are_refused(store: RunStore) -> None:
     await store.database["Apps"].insert_many([{"_id": name} for name in ("a", "b", "c")])
 
     with pytest.raises(BackfillError, match="one app at a time"):
-        await plan_backfill(hourly(apps={"collection": "Apps"}), start=NOON, end=NOON, store=store)
+        await plan_backfill(hourly(apps={"collection": "Apps"}), start=NOON, end=NOON, store=store, max_runs=2)

@@ -22,7 +22,7 @@ from tests.integration.workers.external_server import (
     Plan,
     external_server,
 )
-from workflows.context.external import external_reader, response_body
+from workflows.context.external import response_body
 from workflows.context.external.external_reader import ExternalReader
 from workflows.context.reads.missing_values import NoValueError
 from workflows.package.normal_form.variable_sources import Authorization, ExternalSource
@@ -40,11 +40,6 @@ class FakeClock:
         return self.now
 
 
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(external_reader, "INITIAL_BACKOFF_S", 0.001)
-
-
 @asynccontextmanager
 async def reading(
     server: ExternalServer, *, secret: str = SECRET, clock: Callable[[], float] = time.monotonic
@@ -54,7 +49,9 @@ async def reading(
             raise ValueError(f"the secret {reference} is not set")
         return secret
 
-    external_reader = ExternalReader(allowed_hosts=frozenset({server.host}), resolve_secret=resolve, clock=clock)
+    external_reader = ExternalReader(
+        allowed_hosts=frozenset({server.host}), resolve_secret=resolve, clock=clock, initial_backoff_s=0.001
+    )
     try:
         yield external_reader
     finally:

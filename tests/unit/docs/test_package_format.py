@@ -11,9 +11,8 @@ import yaml
 from tests.unit.docs.test_docs import ROOT, blocks
 from tests.unit.workflows.packages import AGENTS, ORCHESTRATOR, errors, load, write_tool
 from workers.store import storable
+from workflows.chat.chat_state import ChatTimeouts
 from workflows.chat.hooks import hook_results
-from workflows.chat.hooks.lifecycle_steps import CLOSING_TIMEOUT_S
-from workflows.chat.hooks.package_steps import STEP_TIMEOUT_S
 from workflows.chat.limits import repetitions
 from workflows.chat.routing.speaker_manager import MAX_SHOWN_CONVERSATION
 from workflows.chat.tools.tool_functions import MAX_RESULT_CHARACTERS
@@ -201,7 +200,7 @@ def test_the_bounds_and_defaults_are_those_of_the_code() -> None:
         f"no call takes longer than {MAX_CALL_S:g} s",
         f"attempts, 1 to {MAX_ATTEMPTS}",
         f"at most {MAX_RESULT_CHARACTERS:,} characters",
-        f"A call has {STEP_TIMEOUT_S:g} s. Everything after the end has {CLOSING_TIMEOUT_S:g} s in all",
+        f"A call has {ChatTimeouts().step_s:g} s. Everything after the end has {ChatTimeouts().closing_s:g} s in all",
         f"says nothing. At most {hook_results.MAX_SENT_CHARACTERS:,} characters",
         f"the newest {MAX_SHOWN_CONVERSATION:,} characters of the conversation",
     ):

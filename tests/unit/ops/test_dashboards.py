@@ -33,7 +33,7 @@ def targets(dashboard: Document) -> Iterator[tuple[str, dict[str, Any]]]:
     return ((panel["title"], target) for panel in panels(dashboard) for target in panel["targets"])
 
 
-def test_the_files_are_what_their_source_generates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_are_what_their_source_generates(tmp_path: Path) -> None:
     assert find_stale_files() == [], "run make dashboards"
     assert main(["--check"]) is None
 
@@ -42,12 +42,11 @@ def test_the_files_are_what_their_source_generates(tmp_path: Path, monkeypatch: 
     edited = tmp_path / "fleet.json"
     edited.write_text(edited.read_text().replace("Oldest", "Eldest"))
     (tmp_path / "forgotten.json").write_text("{}")
-    monkeypatch.setattr("ops.dashboards.__main__.FOLDER", tmp_path)
 
-    assert main(["--check"]) == "out of date: fleet.json, forgotten.json; run make dashboards"
-    assert main([]) is None
-    assert main(["--check"]) is None
-    assert main(["--chekc"]) == "usage: python -m ops.dashboards [--check]"
+    assert main(["--check"], folder=tmp_path) == "out of date: fleet.json, forgotten.json; run make dashboards"
+    assert main([], folder=tmp_path) is None
+    assert main(["--check"], folder=tmp_path) is None
+    assert main(["--chekc"], folder=tmp_path) == "usage: python -m ops.dashboards [--check]"
 
 
 @every

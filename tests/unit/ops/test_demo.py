@@ -1,8 +1,10 @@
 """The demo's directory: removed when it is of no use, kept for its logs after a failure."""
 
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,7 +31,7 @@ async def test_too_little_space_leaves_no_directory(temporary: Path, monkeypatch
 
     monkeypatch.setattr("ops.embedded.embedded_servers.find_mongod", found)
     monkeypatch.setattr("ops.embedded.embedded_servers.find_redis", found)
-    monkeypatch.setattr("ops.embedded.data_dir.MIN_FREE_BYTES", 10**18)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1_000_000))
 
     with pytest.raises(EmbeddedError, match="free space"):
         await run_demo(None, as_json=False)

@@ -124,11 +124,10 @@ async def test_an_address_that_another_serves_is_a_problem() -> None:
     assert (check.level, check.advice) == ("problem", "stop it, or set UNATTENDED_LISTEN")
 
 
-async def test_an_address_with_a_silent_listener_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ops.doctor.address_checks._METRICS_TIMEOUT_S", 0.05)
+async def test_an_address_with_a_silent_listener_is_a_problem() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = Address(*server.getsockname())
-        [check] = await check_address("gateway address", address, "UNATTENDED_LISTEN")
+        [check] = await check_address("gateway address", address, "UNATTENDED_LISTEN", metrics_timeout_s=0.05)
 
     assert check.level == "problem"
 
@@ -298,14 +297,13 @@ async def test_a_check_that_hangs_is_a_problem_of_its_own(tmp_path: Path, monkey
         await asyncio.Event().wait()
         return []
 
-    monkeypatch.setattr("ops.doctor.examination._TIMEOUT_S", 0.05)
     monkeypatch.setattr("ops.doctor.examination.check_packages_and_models", hangs)
     nowhere = Address("127.0.0.1", 0)
     settings = Settings(
         mongodb_url="nonsense", redis_url="nonsense", data_dir=tmp_path, listen=nowhere, metrics_listen=nowhere
     )
 
-    checks = {check.name: check for check in await examine(settings)}
+    checks = {check.name: check for check in await examine(settings, timeout_s=0.05)}
 
     assert (checks["packages"].level, checks["settings"].level) == ("problem", "ok")
     assert (checks["redis"].level, checks["mongodb"].level) == ("problem", "problem")

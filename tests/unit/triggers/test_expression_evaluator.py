@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from triggers import event_expressions
 from triggers.event_expressions import (
+    MAX_LOOP_STEPS,
+    EvaluationLimits,
     EvaluatorBusyError,
     ExpressionError,
     ExpressionEvaluator,
@@ -81,23 +82,23 @@ async def test_a_short_expression_never_leaves_the_loop() -> None:
     )
 
 
-async def test_what_takes_too_long_in_the_thread_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_expressions, "THREAD_TIMEOUT_CPU_S", 0.0)
+async def test_what_takes_too_long_in_the_thread_is_given_up() -> None:
     with pytest.raises(ExpressionError, match="too much work"):
-        await ExpressionEvaluator(LARGE).evaluate(lambda effort: evaluate("sum(items[*].price)", LARGE, effort))
+        await ExpressionEvaluator(LARGE, EvaluationLimits(thread_cpu_s=0.0)).evaluate(
+            lambda effort: evaluate("sum(items[*].price)", LARGE, effort)
+        )
 
 
-async def test_a_thread_without_time_is_reported_within_the_time_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_expressions, "THREAD_WAIT_TIMEOUT_S", 0.05)
-    release = threading.Event()
+async def test_a_thread_without_time_is_reported_within_the_time_to_wait() -> None:
+    release, limits = threading.Event(), EvaluationLimits(thread_wait_s=0.05)
 
     def work(effort: StepBudget) -> bool:
-        effort.spend(event_expressions.MAX_LOOP_STEPS + 1)  # too much for the loop
+        effort.spend(MAX_LOOP_STEPS + 1)  # too much for the loop
         return release.wait(20)
 
-    busy = asyncio.create_task(ExpressionEvaluator(LARGE).evaluate(work))
+    busy = asyncio.create_task(ExpressionEvaluator(LARGE, limits).evaluate(work))
     try:
-        for each in (busy, ExpressionEvaluator(LARGE).evaluate(work)):
+        for each in (busy, ExpressionEvaluator(LARGE, limits).evaluate(work)):
             with pytest.raises(EvaluatorBusyError):
                 await each
     finally:

@@ -20,7 +20,7 @@ from workers.store.run import Claim, RunRequest, TriggerEvent
 from workers.store.run_document import run_document
 from workflows.chat.agents.built_packages import BuiltPackage, build_package
 from workflows.chat.chat_loop import close_conversation
-from workflows.chat.chat_state import Conversation
+from workflows.chat.chat_state import ChatTimeouts, Conversation
 from workflows.chat.history.checkpoint import Checkpoint, RunCounters
 from workflows.chat.history.journal import OpenTurn
 from workflows.chat.history.transcript import Turn
@@ -191,6 +191,7 @@ class Chat:
     answer: str | None = None
     wall_clock_s: float = float("inf")
     reserve: Reserve = reserve_unlimited
+    timeouts: ChatTimeouts = field(default_factory=ChatTimeouts)
     last: Conversation | None = None
 
     def conversation(self, recorder: ChatRecorder, *, failed: Mapping[str, int] | None = None) -> Conversation:
@@ -207,6 +208,7 @@ class Chat:
             self.answer,
             recorder.read_open_turn(),
         )
+        chat.timeouts = self.timeouts
         chat.clock = RunClock(self.wall_clock_s, checkpoint.counters.worked_s)
         return chat
 

@@ -8,7 +8,7 @@ from tests.unit.workflows.packages import ORCHESTRATOR, load
 from workflows.context.context_loader import ContextSources, RunContext, load_context
 from workflows.context.documents.document_access import DocumentRead
 from workflows.context.external.external_reader import refuse_external_read
-from workflows.context.reads.source_reads import ReadExternal
+from workflows.context.reads.source_reads import ReadExternal, ReadTimeouts
 from workflows.context.run_facts import RunFacts
 from workflows.package.normal_form.package_model import Package
 
@@ -72,6 +72,7 @@ async def context_of(
     include_schema: bool = True,
     shop: FakeDocuments | None = None,
     external: ReadExternal = refuse_external_read,
+    timeouts: ReadTimeouts | None = None,
 ) -> RunContext:
     sources = ContextSources(
         environment={} if production else environment or {},
@@ -79,6 +80,7 @@ async def context_of(
         include_schema=include_schema,
         read_document=(shop or FakeDocuments()).read,
         read_external=external,
+        read_timeouts=timeouts or ReadTimeouts(),
     )
     return await load_context(package, FACTS, payload or {}, sources)
 

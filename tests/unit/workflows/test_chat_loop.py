@@ -535,14 +535,10 @@ def test_a_version_is_built_once_however_many_ask_at_once(tmp_path: Path) -> Non
     assert Path(loads).read_text() == "x"
 
 
-def test_the_modules_of_a_version_that_is_kept_no_longer_are_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workflows.chat.agents.built_packages.MAX_KEPT_VERSIONS", 1)
+def test_the_modules_of_a_version_that_is_kept_no_longer_are_forgotten(tmp_path: Path) -> None:
     (tmp_path / "answers.yaml").write_text("default: {text: ok}\n")
-    shop = PackageCache(
-        ModelRegistry({"default": ScriptModel(provider="script", file=tmp_path / "answers.yaml")}, str), THREADS
-    )
+    models = ModelRegistry({"default": ScriptModel(provider="script", file=tmp_path / "answers.yaml")}, str)
+    shop = PackageCache(models, THREADS, max_versions=1)
 
     def modules_after(text: str) -> list[str]:
         write_tool(tmp_path / "p", "t.py", f"def t():\n    return {text!r}\n")

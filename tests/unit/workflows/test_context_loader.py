@@ -13,8 +13,8 @@ from bson import ObjectId
 from tests.unit.workflows.contexts import BASE, ENV, FACTS, FLAGS, ORDER, FakeDocuments, context_of, package, values_of
 from workflows.context.context_loader import purge_suppressed
 from workflows.context.documents.document_access import DocumentRead
-from workflows.context.reads import source_reads
 from workflows.context.reads.missing_values import ContextError, ContextUnavailableError
+from workflows.context.reads.source_reads import ReadTimeouts
 from workflows.context.run_facts import FIXED_NAMES
 from workflows.context.values.size_limits import MAX_VALUE_BYTES
 
@@ -250,15 +250,17 @@ async def test_a_value_above_the_bound_does_not_come_in(tmp_path: Path) -> None:
         await values_of(required, {"order_id": 1}, shop=shop)
 
 
-async def test_a_read_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_reads, "READ_TIMEOUT_S", 0.01)
-
+async def test_a_read_has_a_deadline(tmp_path: Path) -> None:
     class Silent(FakeDocuments):
         async def read(self, *_: Any) -> Mapping[str, Any] | None:
             return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]  # -- a future that never ends
 
     with pytest.raises(ContextUnavailableError, match=r"order from shop.orders: no answer within"):
-        await context_of(package(tmp_path, {"order_id": {"default": 1}}, order=ORDER), shop=Silent())
+        await context_of(
+            package(tmp_path, {"order_id": {"default": 1}}, order=ORDER),
+            shop=Silent(),
+            timeouts=ReadTimeouts(read_s=0.01),
+        )
 
 
 @pytest.mark.design("D4-92")

@@ -21,8 +21,8 @@ from accounting.prices import Price, PriceTable
 from accounting.usage import ModelCall
 from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
+from workflows.chat.chat_state import ChatTimeouts
 from workflows.chat.limits.repetitions import MAX_ROUND_CYCLES, MAX_SAME_ROUNDS, MAX_SAME_TURNS, MAX_TURN_CYCLES
-from workflows.chat.model_call import open_call
 from workflows.outcome import Outcome, OutcomeKind
 
 ROUND = {"handoff_rules": [rule("A", "B"), rule("B", "A")]}
@@ -376,11 +376,9 @@ async def test_a_budget_that_cannot_be_asked_means_another_attempt_and_no_call(t
     assert (outcome.transient, kept.calls, budget.settled) == (True, [], [])
 
 
-async def test_a_budget_that_does_not_answer_is_one_that_cannot_be_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(open_call, "BUDGET_TIMEOUT_S", 0.01)
+async def test_a_budget_that_does_not_answer_is_one_that_cannot_be_asked(tmp_path: Path) -> None:
     chat = guarded_chat(tmp_path)
+    chat.timeouts = ChatTimeouts(budget_s=0.01)
 
     async def hang(_: PlannedCall) -> Settle:
         await asyncio.Event().wait()
@@ -396,10 +394,10 @@ async def test_a_budget_that_does_not_answer_is_one_that_cannot_be_asked(
 
 @pytest.mark.parametrize("hangs", [True, False])
 async def test_an_answer_that_is_paid_for_is_used_though_it_could_not_be_settled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, hangs: bool
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, hangs: bool
 ) -> None:
-    monkeypatch.setattr(open_call, "BUDGET_TIMEOUT_S", 0.01)
     chat = guarded_chat(tmp_path)
+    chat.timeouts = ChatTimeouts(budget_s=0.01)
 
     async def settle(_: ModelCall) -> None:
         if hangs:

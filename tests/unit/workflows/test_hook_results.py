@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflows.chat.history.messages import to_history
-from workflows.chat.hooks import hook_results
-from workflows.chat.hooks.hook_results import UnfitError, check_messages, check_text
+from workflows.chat.hooks.hook_results import MAX_SENT_CHARACTERS, UnfitError, check_messages, check_text
 
 
 def user(text: Any, **parts: Any) -> dict[str, Any]:
@@ -86,14 +85,14 @@ def test_an_unsendable_result_is_reported(messages: Any, why: str) -> None:
         check_messages(messages)
 
 
-def test_a_hook_that_floods_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hook_results, "MAX_SENT_CHARACTERS", 10)
+def test_a_hook_that_floods_is_refused() -> None:
+    longest = "x" * MAX_SENT_CHARACTERS
 
-    assert check_text("x" * 10, "it") == "x" * 10
-    with pytest.raises(UnfitError, match="it has 11 characters; at most 10"):
-        check_text("x" * 11, "it")
-    with pytest.raises(UnfitError, match="the messages have 12 characters"):
-        check_messages([user("x" * 6)] * 2)
+    assert check_text(longest, "it") == longest
+    with pytest.raises(UnfitError, match="it has 1,000,001 characters; at most 1,000,000 are sent"):
+        check_text(longest + "x", "it")
+    with pytest.raises(UnfitError, match="the messages have 1,200,000 characters; at most 1,000,000"):
+        check_messages([user("x" * 600_000)] * 2)
 
 
 any_text = st.text(max_size=3) | st.sampled_from(["1", "2", ""])

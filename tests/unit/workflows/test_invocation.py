@@ -16,7 +16,13 @@ import pytest
 
 from tests.unit.workflows.test_tool_threads import wait_until
 from workflows.chat.chat_errors import NeedsHuman
-from workflows.chat.package_code.invocation import MAX_YIELDED_ITEMS, PackageCodeError, TimedOutError, invoke
+from workflows.chat.package_code.invocation import (
+    CANCEL_GRACE_S,
+    MAX_YIELDED_ITEMS,
+    PackageCodeError,
+    TimedOutError,
+    invoke,
+)
 from workflows.chat.package_code.tool_threads import ToolThreads
 from workflows.chat.questions.package_call import PackageCall, UIToolError
 from workflows.tools import use_ui_tool
@@ -25,9 +31,17 @@ POOL = ToolThreads(2, name="invoked")
 WHERE: contextvars.ContextVar[str] = contextvars.ContextVar("where")
 
 
-async def call(function: Callable[..., Any], *positional: Any, timeout_s: float = 5.0, **keywords: Any) -> Any:
+async def call(
+    function: Callable[..., Any],
+    *positional: Any,
+    timeout_s: float = 5.0,
+    cancel_grace_s: float = CANCEL_GRACE_S,
+    **keywords: Any,
+) -> Any:
     async with asyncio.timeout(10):
-        return await invoke(function, *positional, keywords=keywords, threads=POOL, timeout_s=timeout_s)
+        return await invoke(
+            function, *positional, keywords=keywords, threads=POOL, timeout_s=timeout_s, cancel_grace_s=cancel_grace_s
+        )
 
 
 def pair(a: int, /, *, b: int = 0) -> tuple[int, int]:
@@ -179,25 +193,21 @@ class StubbornFunction:
 
 
 @pytest.mark.parametrize("ends_by", ["timeout", "cancel"])
-async def test_one_that_swallows_its_cancellation_is_cancelled_again(
-    monkeypatch: pytest.MonkeyPatch, ends_by: str
-) -> None:
-    monkeypatch.setattr("workflows.chat.package_code.invocation.CANCEL_GRACE_S", 0.04)
+async def test_one_that_swallows_its_cancellation_is_cancelled_again(ends_by: str) -> None:
     stubborn = StubbornFunction(times=2)
 
-    await end_by(stubborn, ends_by)
+    await end_by(stubborn, ends_by, cancel_grace_s=0.04)
 
     assert stubborn.ended.is_set()
 
 
 @pytest.mark.parametrize("ends_by", ["timeout", "cancel"])
 async def test_one_that_swallows_every_cancellation_is_left_behind(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ends_by: str
+    caplog: pytest.LogCaptureFixture, ends_by: str
 ) -> None:
-    monkeypatch.setattr("workflows.chat.package_code.invocation.CANCEL_GRACE_S", 0.02)
     stubborn = StubbornFunction(times=1000)
 
-    await end_by(stubborn, ends_by)
+    await end_by(stubborn, ends_by, cancel_grace_s=0.02)
 
     assert not stubborn.ended.is_set()
     assert [each.levelno for each in caplog.records if each.getMessage() == "tool_left_behind"] == [logging.WARNING]
@@ -205,12 +215,10 @@ async def test_one_that_swallows_every_cancellation_is_left_behind(
     await stubborn.ended.wait()
 
 
-def test_the_end_of_a_loop_does_not_wait_for_what_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.chat.package_code.invocation.CANCEL_GRACE_S", 0.02)
-
+def test_the_end_of_a_loop_does_not_wait_for_what_is_left_behind() -> None:
     async def leave() -> StubbornFunction:
         stubborn = StubbornFunction(times=1000)
-        await end_by(stubborn, "timeout")
+        await end_by(stubborn, "timeout", cancel_grace_s=0.02)
         asyncio.get_running_loop().call_later(0.05, stubborn.release.set)  # if it does wait
         return stubborn
 
@@ -222,11 +230,11 @@ def test_the_end_of_a_loop_does_not_wait_for_what_is_left_behind(monkeypatch: py
     assert not stubborn[0].ended.is_set()
 
 
-async def end_by(function: Callable[[], Any], by: str) -> None:
+async def end_by(function: Callable[[], Any], by: str, *, cancel_grace_s: float) -> None:
     async def work() -> None:
         await function()
 
-    task = asyncio.create_task(call(work, timeout_s=0.02 if by == "timeout" else 5))
+    task = asyncio.create_task(call(work, timeout_s=0.02 if by == "timeout" else 5, cancel_grace_s=cancel_grace_s))
     if by == "cancel":
         await function.began.wait()  # type: ignore[attr-defined]  # of a Stubborn
         task.cancel()
@@ -234,14 +242,13 @@ async def end_by(function: Callable[[], Any], by: str) -> None:
         await task
 
 
-async def test_a_second_cancel_of_the_run_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.chat.package_code.invocation.CANCEL_GRACE_S", 60)
+async def test_a_second_cancel_of_the_run_does_not_wait() -> None:
     stubborn = StubbornFunction(times=1000)
 
     async def work() -> None:
         await stubborn()
 
-    task = asyncio.create_task(call(work))
+    task = asyncio.create_task(call(work, cancel_grace_s=60))
     await stubborn.began.wait()
     task.cancel()
     await wait_until(lambda: stubborn.times < 1000)

@@ -13,7 +13,8 @@ from tests.unit.workflows.chats import Chat, ChatRecorder, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
 from workflows.chat.chat_errors import PackageDefect
 from workflows.chat.chat_loop import MAX_EXPLANATION, close_conversation
-from workflows.chat.hooks import lifecycle_steps, package_steps
+from workflows.chat.chat_state import ChatTimeouts
+from workflows.chat.hooks.lifecycle_steps import run_last_steps
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
@@ -216,9 +217,7 @@ async def test_the_last_steps_get_a_failure_without_hidden_values(tmp_path: Path
     error = OutcomeError("Bad-canary-secret-99", "with canary-secret-99", turn=0)
 
     conversation = whole.conversation(ChatRecorder())
-    await lifecycle_steps.run_last_steps(
-        conversation, Outcome(OutcomeKind.PACKAGE_ERROR, error.message, error), succeeded=False
-    )
+    await run_last_steps(conversation, Outcome(OutcomeKind.PACKAGE_ERROR, error.message, error), succeeded=False)
 
     [[kind, message, agent, turn]] = conversation.storable_context()["told"]
     assert (kind[:4], message[:5], agent, turn) == ("Bad-", "with ", None, 0)
@@ -411,13 +410,11 @@ def time_limit(seconds: float) -> Iterator[None]:
     assert asyncio.get_running_loop().time() - started < seconds
 
 
-async def test_steps_that_hang_at_the_end_leave_the_others_their_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lifecycle_steps, "CLOSING_TIMEOUT_S", 0.5)  # each share is longer than a thread takes to begin
+async def test_steps_that_hang_at_the_end_leave_the_others_their_time(tmp_path: Path) -> None:
     code = "import asyncio\nasync def hang(c): await asyncio.sleep(99)\n"
     steps = [step("after_chat", "hang"), step("after_chat"), step("on_complete", "hang"), step("on_complete")]
     closing = chat(tmp_path, code + NOTING, steps)
+    closing.timeouts = ChatTimeouts(closing_s=0.5)  # each share is longer than a thread takes to begin
     await closing.run()
     assert closing.last is not None
 
@@ -429,11 +426,12 @@ async def test_steps_that_hang_at_the_end_leave_the_others_their_time(
     assert "took longer than 0." in closing.last.incidents[0].message
 
 
-async def test_a_step_of_a_turn_that_hangs_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package_steps, "STEP_TIMEOUT_S", 0.05)
+async def test_a_step_of_a_turn_that_hangs_fails_the_run(tmp_path: Path) -> None:
     code = "import asyncio\nasync def hang(c): await asyncio.sleep(99)\n"
+    hanging = chat(tmp_path, code, [step("before_agent", "hang")])
+    hanging.timeouts = ChatTimeouts(step_s=0.05)
 
-    outcome, _ = await chat(tmp_path, code, [step("before_agent", "hang")]).run()
+    outcome, _ = await hanging.run()
 
     assert outcome.kind is OutcomeKind.TOOL_ERROR
     assert outcome.reason.startswith("before_agent steps.py:hang of agent A in turn 1 failed: it took longer than 0.05")

@@ -11,9 +11,9 @@ from pymongo.errors import AutoReconnect, ConfigurationError
 
 from tests.unit.workflows.contexts import BASE, FLAGS, ORDER, FakeDocuments, context_of, package, values_of
 from workflows.context.documents.document_access import DocumentRead, ReadRefusedError
-from workflows.context.reads import source_reads
 from workflows.context.reads.missing_values import ContextError, ContextUnavailableError, NoValueError
-from workflows.context.values import size_limits
+from workflows.context.reads.source_reads import ReadTimeouts
+from workflows.context.values.size_limits import MAX_CONTEXT_BYTES
 from workflows.package.normal_form.variable_sources import ExternalSource
 
 CUSTOMER = {
@@ -200,9 +200,7 @@ async def test_a_fault_of_ours_is_not_hidden(tmp_path: Path) -> None:
         )
 
 
-async def test_one_deadline_bounds_all_reads_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_reads, "ALL_READS_TIMEOUT_S", 0.01)
-
+async def test_one_deadline_bounds_all_reads_together(tmp_path: Path) -> None:
     class Half(FakeDocuments):
         async def read(self, wanted: DocumentRead) -> Mapping[str, Any] | None:
             if wanted.collection == "orders":
@@ -212,7 +210,7 @@ async def test_one_deadline_bounds_all_reads_together(tmp_path: Path, monkeypatc
     declared = package(tmp_path, {"order_id": {"default": 1}}, order=ORDER, customer={**CUSTOMER, "as": "object"})
 
     with pytest.raises(ContextUnavailableError) as caught:
-        await context_of(declared, shop=Half())
+        await context_of(declared, shop=Half(), timeouts=ReadTimeouts(all_reads_s=0.01))
 
     assert str(caught.value) == "customer from shop.customers: no answer within the 0.01 s of all reads"
 
@@ -271,13 +269,12 @@ async def test_an_external_read_carries_its_app(tmp_path: Path) -> None:
     assert service.requests == [(RATE["url"], "acme")]
 
 
-async def test_a_context_above_its_bound_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(size_limits, "MAX_CONTEXT_BYTES", 8 * 1024)
+async def test_a_context_above_its_bound_ends_the_run(tmp_path: Path) -> None:
     declared = package(tmp_path, {"note": {}, "small": {}})
 
     assert (await values_of(declared, {"note": "x" * 1000}))["note"]
-    with pytest.raises(ContextError, match=r"larger than 8 KB; largest: note \((7|above 8) KB\)"):
-        await context_of(declared, {"note": "x" * 8_150})
+    with pytest.raises(ContextError, match=r"larger than 2048 KB; largest: note \((2047|above 2048) KB\)"):
+        await context_of(declared, {"note": "x" * (MAX_CONTEXT_BYTES - 42)})
 
 
 async def test_a_file_is_its_content_for_each_run_alone(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from pydantic import BaseModel, SecretStr
 
 from workflows.context.context_variables import ContextVariables
 from workflows.context.redaction import HIDDEN, Redactor
-from workflows.context.values import storable_values
 from workflows.context.values.storable_values import (
     CIRCLE,
     MAX_BYTES,
@@ -176,13 +175,12 @@ def test_what_stands_in_two_places_is_two_values_as_it_is_after_a_resume() -> No
     assert context.data == {"a": [1, 2], "b": {"c": [1]}}
 
 
-def test_a_few_shared_lists_do_not_fill_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storable_values, "MAX_BYTES", 100_000)
+def test_a_few_shared_lists_do_not_fill_memory() -> None:
     value: Any = ["x"]
     for _ in range(50):
         value = [value, value]
 
-    kept = plain_copy(value)
+    kept = plain_copy(value, max_bytes=100_000)
 
     assert isinstance(kept, str)
     assert len(kept) <= MAX_TEXT_CHARACTERS + 10

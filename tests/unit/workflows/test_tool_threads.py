@@ -121,11 +121,8 @@ async def test_a_call_that_ends_in_that_moment_disturbs_no_other() -> None:
     assert (pool.thread_count, pool.abandoned_count) == (1, 0)
 
 
-async def test_a_thread_that_ignores_its_stop_is_replaced_until_it_returns(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("workflows.chat.package_code.tool_threads.STOP_GRACE_S", 0.01)
-    pool, release = ToolThreads(1), threading.Lock()
+async def test_a_thread_that_ignores_its_stop_is_replaced_until_it_returns(caplog: pytest.LogCaptureFixture) -> None:
+    pool, release = ToolThreads(1, stop_grace_s=0.01), threading.Lock()
     release.acquire()
 
     with pytest.raises(TimeoutError):
@@ -139,9 +136,8 @@ async def test_a_thread_that_ignores_its_stop_is_replaced_until_it_returns(
     assert await run(pool, lambda: pool.thread_count) == 1
 
 
-async def test_no_more_are_replaced_than_the_pool_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workflows.chat.package_code.tool_threads.STOP_GRACE_S", 0.0)
-    pool, release = ToolThreads(1), threading.Lock()
+async def test_no_more_are_replaced_than_the_pool_has() -> None:
+    pool, release = ToolThreads(1, stop_grace_s=0.0), threading.Lock()
     release.acquire()
 
     for _ in range(2):
@@ -174,10 +170,8 @@ class LockTakingFunction:
         self._lock.acquire()
 
 
-async def test_a_thread_that_returns_at_last_serves_the_next_waiting_call(
-    pool: ToolThreads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workflows.chat.package_code.tool_threads.STOP_GRACE_S", 0.0)
+async def test_a_thread_that_returns_at_last_serves_the_next_waiting_call() -> None:
+    pool = ToolThreads(2, name="some", stop_grace_s=0.0)
     locks = [threading.Lock() for _ in range(4)]
     for lock in locks:
         lock.acquire()

@@ -9,8 +9,7 @@ import pytest
 
 from tests.unit.workflows.chats import Chat, build_chat
 from tests.unit.workflows.packages import ORCHESTRATOR, load, rule, write_tool
-from workflows.chat.chat_state import live_turn
-from workflows.chat.hooks import package_steps
+from workflows.chat.chat_state import ChatTimeouts, live_turn
 from workflows.context.redaction import Redactor
 from workflows.outcome import OutcomeKind
 
@@ -298,11 +297,12 @@ async def test_a_failing_hook_fails_the_run_and_names_the_place(
     json.dumps(incident.as_document()).encode()
 
 
-async def test_a_hook_that_hangs_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package_steps, "STEP_TIMEOUT_S", 0.05)
+async def test_a_hook_that_hangs_fails_the_run(tmp_path: Path) -> None:
     code = "import asyncio\nasync def f(agent): await asyncio.sleep(99)\n"
+    hanging = chat(tmp_path, code, hook(STATE, "f"))
+    hanging.timeouts = ChatTimeouts(step_s=0.05)
 
-    outcome, _ = await chat(tmp_path, code, hook(STATE, "f")).run()
+    outcome, _ = await hanging.run()
 
     assert outcome.reason.startswith(f"{STATE} own.py:f of agent A in turn 1 failed: it took longer than 0.05")
 

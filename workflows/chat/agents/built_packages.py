@@ -95,10 +95,18 @@ class PackageCache:
 
     Threads of many runs ask at once. Each version is built once, and a slow import blocks no other version."""
 
-    def __init__(self, models: ModelRegistry, threads: ToolThreads, databases: Databases = NO_DATABASES) -> None:
+    def __init__(
+        self,
+        models: ModelRegistry,
+        threads: ToolThreads,
+        databases: Databases = NO_DATABASES,
+        *,
+        max_versions: int = MAX_KEPT_VERSIONS,
+    ) -> None:
         self._models = models
         self._threads = threads
         self._databases = databases
+        self._max_versions = max_versions
         self._built: dict[tuple[str, str], BuiltPackage] = {}
         self._lock = threading.Lock()
         self._build_locks: dict[tuple[str, str], threading.Lock] = {}
@@ -128,6 +136,6 @@ class PackageCache:
             self._built.pop(key, None)
             self._built[key] = built  # moved to the end: the one used last is dropped last
             self._build_locks.pop(key, None)
-            while len(self._built) > MAX_KEPT_VERSIONS:
+            while len(self._built) > self._max_versions:
                 dropped = self._built.pop(next(iter(self._built)))
                 forget_package_modules(dropped.package)

@@ -13,7 +13,6 @@ from typing import Any
 from workflows.chat.chat_errors import ChatError
 from workflows.chat.chat_state import Conversation, LiveTurn
 from workflows.chat.context_sanitizer import sanitize_and_recompute
-from workflows.chat.hooks import package_steps
 from workflows.chat.hooks.package_steps import (
     FACT_NAMES,
     FAILURE_NAMES,
@@ -29,7 +28,6 @@ from workflows.chat.routing.state_changes import apply_moment
 from workflows.outcome import Outcome, OutcomeError
 from workflows.package.normal_form.package_model import Moment
 
-CLOSING_TIMEOUT_S = 60.0
 FIRST_MOMENTS: tuple[Moment, ...] = ("on_start", "before_chat")
 
 
@@ -41,7 +39,7 @@ async def run_first_steps(chat: Conversation) -> None:
     for moment in FIRST_MOMENTS:
         for step in lifecycle_steps(chat, moment):
             try:
-                await step.call(step_arguments(chat), chat, timeout_s=package_steps.STEP_TIMEOUT_S)
+                await step.call(step_arguments(chat), chat, timeout_s=chat.timeouts.step_s)
             except PackageCodeError as raised:
                 raise note_step_failure(chat, step, raised, note=chat.note_incident) from raised.error
         apply_moment(chat, moment)
@@ -71,14 +69,14 @@ async def run_last_steps(chat: Conversation, outcome: Outcome, *, succeeded: boo
     moments: tuple[Moment, ...] = ("after_chat", "on_complete" if succeeded else "on_fail")
     remaining_steps = sum(len(lifecycle_steps(chat, moment)) for moment in moments)
     loop = asyncio.get_running_loop()
-    until = loop.time() + CLOSING_TIMEOUT_S
+    until = loop.time() + chat.timeouts.closing_s
     arguments = {**step_arguments(chat), "outcome": outcome.kind.value}
     if not succeeded:
         arguments |= {"error": chat.redactor.redact_text(outcome.reason), **_failure_arguments(chat, outcome.error)}
     for moment in moments:
         for step in lifecycle_steps(chat, moment):
             share_s = max(until - loop.time(), 0) / remaining_steps
-            await _run_last_step(chat, step, arguments, timeout_s=min(share_s, package_steps.STEP_TIMEOUT_S))
+            await _run_last_step(chat, step, arguments, timeout_s=min(share_s, chat.timeouts.step_s))
             remaining_steps -= 1
         apply_moment(chat, moment)
     sanitize_and_recompute(chat, source="after_chat")

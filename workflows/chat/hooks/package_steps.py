@@ -22,8 +22,6 @@ from workflows.package.normal_form.package_model import ALL_AGENTS, Hook, HookKi
 
 log = logging.getLogger(__name__)
 
-STEP_TIMEOUT_S = 60.0
-
 # What a lifecycle tool may take; for each hook, the arguments in AG2's order.
 FACT_NAMES = ("app_id", "enterprise_id", "workflow_name", "run_id", "chat_id", "user_id")
 FAILURE_NAMES = ("error_type", "error_message", "agent", "turn")  # of the error that failed the run, where known
@@ -121,7 +119,7 @@ async def run_in_turn(live: LiveTurn, step: PackageStep, arguments: Mapping[str,
 
     A failure becomes an incident of this turn and StepFailed."""
     try:
-        return await step.call(arguments, live.chat, timeout_s=STEP_TIMEOUT_S)
+        return await step.call(arguments, live.chat, timeout_s=live.chat.timeouts.step_s)
     except PackageCodeError as raised:
         raise note_step_failure(
             live.chat, step, raised, note=live.note_incident, agent=live.agent, turn=live.number

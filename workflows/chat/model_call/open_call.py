@@ -30,16 +30,13 @@ log = logging.getLogger(__name__)
 
 Normalise = Callable[[Usage], Tokens]
 
-
-BUDGET_TIMEOUT_S = 10.0
-
 MessagePart = Mapping[str, Any]
 
 
 async def reserve_budget(live: LiveTurn, planned: PlannedCall) -> Settle:
     target = f"for {live.asker} in turn {live.number}"
     try:
-        async with asyncio.timeout(BUDGET_TIMEOUT_S):
+        async with asyncio.timeout(live.chat.timeouts.budget_s):
             return await live.chat.meter.reserve(planned)
     except BudgetExhaustedError as error:
         raise BudgetExhausted(f"{error}; nothing was reserved {target}") from None
@@ -51,10 +48,10 @@ async def reserve_budget(live: LiveTurn, planned: PlannedCall) -> Settle:
         raise BudgetUnknown(f"the budget cannot be checked {target}: {type(error).__name__}") from error
 
 
-async def settle_budget(settle: Settle, call: ModelCall) -> None:
+async def settle_budget(settle: Settle, call: ModelCall, *, timeout_s: float) -> None:
     """Settles a reservation once. On failure it expires; the answer is paid and used."""
     try:
-        async with asyncio.timeout(BUDGET_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             await settle(call)
     except Exception as error:  # noqa: BLE001 -- the budgets' store may be unavailable
         log.warning("budget_not_settled", extra={"call": call.number, "error": type(error).__name__})
@@ -115,7 +112,7 @@ class OpenCall:
             await self.live.chat.meter.begin(begun)
         except BaseException:
             # The model was not called, so nothing is owed: the reservation is released.
-            await run_shielded(settle_budget(self.settle, self._to_model_call(None, error="NotMade")))
+            await run_shielded(self._settle(self._to_model_call(None, error="NotMade")))
             raise
         self.started_monotonic = time.perf_counter()
 
@@ -160,7 +157,10 @@ class OpenCall:
         try:
             await self.live.chat.meter.record(call)
         finally:
-            await settle_budget(self.settle, call)
+            await self._settle(call)
+
+    async def _settle(self, call: ModelCall) -> None:
+        await settle_budget(self.settle, call, timeout_s=self.live.chat.timeouts.budget_s)
 
     def _count_usage(self, call: ModelCall) -> None:
         meter = self.live.chat.meter

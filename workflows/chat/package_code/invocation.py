@@ -49,6 +49,7 @@ async def invoke(
     threads: ToolThreads,
     timeout_s: float = TOOL_TIMEOUT_S,
     call: package_call.PackageCall | None = None,
+    cancel_grace_s: float = CANCEL_GRACE_S,
 ) -> Any:
     """Returns the function's result; for a generator, a list of its items.
 
@@ -56,7 +57,7 @@ async def invoke(
     continues after that is abandoned. Raises NeedsHuman when the function asked a person and no answer is there,
     whatever it did with that exception. A CancelledError is the run's, never the function's own."""
     call = call or package_call.PackageCall()
-    work = _FunctionRun(_function_name(function), package_call.context_for_call(call), timeout_s)
+    work = _FunctionRun(_function_name(function), package_call.context_for_call(call), timeout_s, cancel_grace_s)
     watch_loop_forks(asyncio.get_running_loop())
     visit = WORKING_DIRECTORY.enter()
     try:
@@ -98,6 +99,7 @@ class _FunctionRun:
     name: str
     context: contextvars.Context
     timeout_s: float  # for each part: the thread, and the awaitable that it returned
+    cancel_grace_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +142,10 @@ async def _run_on_loop(start: Callable[[], Awaitable[Any]], work: _FunctionRun) 
     try:
         await asyncio.wait((task,), timeout=work.timeout_s)
     except asyncio.CancelledError:
-        await _cancel_repeatedly(task, work.name)
+        await _cancel_repeatedly(task, work)
         raise
     if not task.done():
-        await _cancel_repeatedly(task, work.name)
+        await _cancel_repeatedly(task, work)
         return _timeout_failure(work)
     # the function may have cancelled its own task and returned before that took effect
     return _Failure(asyncio.CancelledError()) if task.cancelled() else task.result()
@@ -170,17 +172,17 @@ async def _collect(result: Awaitable[Any] | AsyncIterable[Any]) -> Any:
     return yielded
 
 
-async def _cancel_repeatedly(task: "asyncio.Task[Any]", name: str) -> None:
+async def _cancel_repeatedly(task: "asyncio.Task[Any]", work: _FunctionRun) -> None:
     """Cancels several times, since libraries may swallow one; then abandons the task."""
     _abandoned_tasks.add(task)  # the loop itself holds only weak references to tasks
     task.add_done_callback(_abandoned_tasks.discard)
     for _ in range(MAX_CANCELS):
         task.cancel()
-        await asyncio.wait((task,), timeout=CANCEL_GRACE_S / MAX_CANCELS)
+        await asyncio.wait((task,), timeout=work.cancel_grace_s / MAX_CANCELS)
         if task.done():
             return
     asyncio._unregister_task(task)  # otherwise closing the loop would wait for it
-    log.warning("tool_left_behind", extra={"tool": name})
+    log.warning("tool_left_behind", extra={"tool": work.name})
 
 
 _abandoned_tasks: set["asyncio.Task[Any]"] = set()

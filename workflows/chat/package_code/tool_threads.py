@@ -30,10 +30,13 @@ class NoThreadFreeError(Exception):
 class ToolThreads:
     """Runs at most `size` calls at once, and as many again while others hang."""
 
-    def __init__(self, size: int, *, name: str = "tools", idle_s: float = IDLE_TIMEOUT_S) -> None:
+    def __init__(
+        self, size: int, *, name: str = "tools", idle_s: float = IDLE_TIMEOUT_S, stop_grace_s: float = STOP_GRACE_S
+    ) -> None:
         self._size = size
         self._name = name
         self._idle_s = idle_s
+        self._stop_grace_s = stop_grace_s
         self._queue: deque[ThreadJob] = deque()
         self._changed = threading.Condition()
         self._thread_count = 0
@@ -137,7 +140,7 @@ class ToolThreads:
                 if job in self._queue:
                     self._queue.remove(job)
                 return
-        self._interrupt_until(job, time.monotonic() + STOP_GRACE_S)
+        self._interrupt_until(job, time.monotonic() + self._stop_grace_s)
 
     def _interrupt_until(self, job: ThreadJob, deadline: float) -> None:
         if not job.is_over:

@@ -51,9 +51,11 @@ class ExternalReader:
         allowed_hosts: frozenset[str],
         resolve_secret: ResolveSecret,
         clock: Callable[[], float] = time.monotonic,
+        initial_backoff_s: float = INITIAL_BACKOFF_S,
     ) -> None:
         self._allowed_hosts = allowed_hosts
         self._resolve_secret = resolve_secret
+        self._initial_backoff_s = initial_backoff_s
         self._cache = ValueCache(clock)
         self._client: httpx.AsyncClient | None = None
 
@@ -86,7 +88,7 @@ class ExternalReader:
                         if not error.is_transient or attempt + 1 == attempts:
                             raise
                         earlier_error = f"; before that {error}"
-                    await asyncio.sleep(INITIAL_BACKOFF_S * 2**attempt)
+                    await asyncio.sleep(self._initial_backoff_s * 2**attempt)
         except TimeoutError:
             raise NoValueError(f"no answer within {deadline_s:g} s{earlier_error}", is_transient=True) from None
         raise AssertionError("the last attempt returns or raises")

@@ -37,6 +37,14 @@ class ReadExternal(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class ReadTimeouts:
+    """How long one read may take, and all reads of a run together."""
+
+    read_s: float = READ_TIMEOUT_S
+    all_reads_s: float = ALL_READS_TIMEOUT_S
+
+
+@dataclass(frozen=True, slots=True)
 class ContextReaders:
     """The app, the facts for queries and addresses, and the readers."""
 
@@ -44,6 +52,7 @@ class ContextReaders:
     facts: Mapping[str, Any] = field(repr=False)
     document: ReadDocument = field(repr=False)
     external: ReadExternal = field(repr=False)
+    timeouts: ReadTimeouts = field(default_factory=ReadTimeouts)
 
 
 async def read_values(
@@ -56,7 +65,7 @@ async def read_values(
     tasks = [asyncio.create_task(_read_variable(variable, source, readers)) for variable, source in to_read]
     try:
         if tasks:
-            await asyncio.wait(tasks, timeout=ALL_READS_TIMEOUT_S)
+            await asyncio.wait(tasks, timeout=readers.timeouts.all_reads_s)
     finally:
         for task in tasks:
             task.cancel()  # no effect on finished ones
@@ -64,16 +73,16 @@ async def read_values(
     values: dict[str, Any] = {}
     missing = []
     for (variable, source), result in zip(to_read, results, strict=True):
-        error = _as_no_value_error(result)
+        error = _as_no_value_error(result, readers.timeouts)
         if error is not None:
             missing.append(_missing_value(variable, source, error))
         values[variable.name] = _default_value(variable) if error is not None or result is None else result
     return values, missing
 
 
-def _as_no_value_error(result: Any) -> NoValueError | None:
+def _as_no_value_error(result: Any, timeouts: ReadTimeouts) -> NoValueError | None:
     if isinstance(result, asyncio.CancelledError):
-        return NoValueError(f"no answer within the {ALL_READS_TIMEOUT_S:g} s of all reads", is_transient=True)
+        return NoValueError(f"no answer within the {timeouts.all_reads_s:g} s of all reads", is_transient=True)
     if isinstance(result, BaseException) and not isinstance(result, NoValueError):
         raise result
     return result if isinstance(result, NoValueError) else None
@@ -101,12 +110,12 @@ def _default_value(variable: Variable) -> Any:
 
 async def _read_variable(variable: Variable, source: ReadSource, readers: ContextReaders) -> Any:
     # A call has a deadline of its own, and runs that share the call share the deadline.
-    deadline_s = None if isinstance(source, ExternalSource) else READ_TIMEOUT_S
+    deadline_s = None if isinstance(source, ExternalSource) else readers.timeouts.read_s
     try:
         async with asyncio.timeout(deadline_s):
             value = await _read_source(source, readers)
     except TimeoutError:
-        raise NoValueError(f"no answer within {READ_TIMEOUT_S:g} s", is_transient=True) from None
+        raise NoValueError(f"no answer within {readers.timeouts.read_s:g} s", is_transient=True) from None
     except PyMongoError as error:
         # Without its text, which may hold addresses and the query.
         raise NoValueError(f"the database: {type(error).__name__}", is_transient=is_unavailable(error)) from None

@@ -54,18 +54,18 @@ def make_plain(context: ContextVariables, redact: Redact) -> None:
         log.warning("context_value_made_plain", extra={"variable": plain_name, "type": type(value).__name__})
 
 
-def plain_copy(value: Any, redact: Redact = _unchanged) -> Any:
+def plain_copy(value: Any, redact: Redact = _unchanged, *, max_bytes: int = MAX_BYTES) -> Any:
     """Copies a value in storable form.
 
     `redact` gets whole values and whole texts, before anything is cut."""
     try:
-        if estimate_bytes(value, max_bytes=MAX_BYTES) <= MAX_BYTES:
+        if estimate_bytes(value, max_bytes=max_bytes) <= max_bytes:
             # Four times as fast for plain values, and in one step that no thread of a tool can interrupt.
             return redact(json.loads(json.dumps(value)) if type(value) in (dict, list) else value)
     except (TypeError, ValueError):
         pass  # a tool's own thread has just changed it
     try:
-        return redact(_PlainCopier(redact).copy_value(value, 0))
+        return redact(_PlainCopier(redact, max_bytes).copy_value(value, 0))
     except _TooLargeError:
         return _shortened_text(value, redact)
 
@@ -79,15 +79,16 @@ def storable_key(name: Any, redact: Redact = _unchanged) -> str:
 class _PlainCopier:
     """Copies one value. A size limit stops it: shared lists can expand beyond memory."""
 
-    def __init__(self, redact: Redact) -> None:
+    def __init__(self, redact: Redact, max_bytes: int) -> None:
         self._redact = redact
-        self._remaining_bytes: float = MAX_BYTES
+        self._max_bytes = max_bytes
+        self._remaining_bytes: float = max_bytes
         self._open_containers: set[int] = set()
 
     def copy_value(self, value: Any, depth: int) -> Any:
         plain = value if value is None or type(value) is bool else self._copy_leaf(value)
         if plain is not NotImplemented:
-            self._spend(estimate_bytes(plain, max_bytes=MAX_BYTES))
+            self._spend(estimate_bytes(plain, max_bytes=self._max_bytes))
             return plain
         if id(value) in self._open_containers:
             return CIRCLE

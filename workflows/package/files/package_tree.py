@@ -56,21 +56,21 @@ class PackageTree:
         return (*(file.stamp for file in self.files), *((str(problem), 0, 0, 0) for problem in self.problems))
 
 
-def read_tree(folder: Path) -> PackageTree:
+def read_tree(folder: Path, *, max_files: int = MAX_FILES) -> PackageTree:
     """Lists the files of the package and of `../_shared`.
 
     A link out of both is a problem.
     """
     root = folder.resolve()
     shared = root.parent / SHARED_FOLDER
-    walk = _TreeWalk((root, shared))
+    walk = _TreeWalk((root, shared), max_files=max_files)
     files = [
         *walk.collect_files(root, ""),
-        *_TreeWalk((shared,), count=walk.count).collect_files(shared, f"../{SHARED_FOLDER}/"),
+        *_TreeWalk((shared,), max_files=max_files, count=walk.count).collect_files(shared, f"../{SHARED_FOLDER}/"),
     ]
     problem = None
-    if len(files) > MAX_FILES or walk.has_too_many:
-        problem = ("too_many_files", f"has more than {MAX_FILES} files and folders")
+    if len(files) > max_files or walk.has_too_many:
+        problem = ("too_many_files", f"has more than {max_files} files and folders")
     elif sum(file.size for file in files) > MAX_TREE_BYTES:
         problem = ("package_too_large", f"is larger than {MAX_TREE_BYTES >> 20} MB")
     if problem is not None:
@@ -85,14 +85,15 @@ class _TreeWalk:
     Visits each folder once, even if several links lead to it, and stops at the limit of entries.
     """
 
-    def __init__(self, roots: tuple[Path, ...], *, count: int = 0) -> None:
+    def __init__(self, roots: tuple[Path, ...], *, max_files: int, count: int = 0) -> None:
         self.roots = roots
+        self.max_files = max_files
         self.count = count
         self.problems: list[Finding] = []
 
     @property
     def has_too_many(self) -> bool:
-        return self.count > MAX_FILES
+        return self.count > self.max_files
 
     def collect_files(self, root: Path, prefix: str) -> list[PackageTreeFile]:
         files: list[PackageTreeFile] = []
@@ -120,7 +121,7 @@ class _TreeWalk:
         """
         try:
             with os.scandir(folder) as listed:
-                entries = sorted(islice(listed, MAX_FILES + 1 - self.count), key=lambda entry: entry.name)
+                entries = sorted(islice(listed, self.max_files + 1 - self.count), key=lambda entry: entry.name)
         except FileNotFoundError:  # _shared does not exist, or was just deleted
             return []
         except OSError as error:

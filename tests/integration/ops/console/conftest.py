@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -11,6 +11,7 @@ import pytest
 from ulid import ULID
 
 from ops.console.app import console_routes
+from ops.console.context import ConsoleOptions
 from tests.integration.stage import Stage, relay
 from tests.integration.triggers.gateway_server import Gateway, serving, settings_with_package
 from triggers.api_keys import ApiKeys
@@ -134,6 +135,13 @@ class Console:
     gateway: Gateway
     stage: Stage
     clients: AsyncExitStack
+
+    @asynccontextmanager
+    async def with_options(self, options: ConsoleOptions) -> AsyncIterator["Console"]:
+        """Serve the same store by another gateway."""
+        ground = self.gateway.ground
+        async with serving(ground, more_routes=console_routes(ground, options)) as gateway:
+            yield replace(self, gateway=gateway)
 
     async def key(self, name: str = "Ada", app_id: str | None = None, **options: Any) -> str:
         return await ApiKeys(self.gateway.ground.database).create(name, app_id, **options)

@@ -8,12 +8,14 @@ import httpx
 import pytest
 
 from ops.console import query_params
+from ops.console.context import ConsoleOptions
 from ops.console.page_renderer import HEADERS
 from ops.console.sessions import COLLECTION
 from tests.integration.ops.console.conftest import ORDER_ID, Console, Visit, accept_run
 from tests.integration.stage import wait_until
 from triggers.api_keys import ApiKeys
 from triggers.register.trigger import Trigger
+from triggers.token_bucket import TokenRate
 from workflows.package.trigger_specs.form_spec import FormInput, FormSpec
 
 pytestmark = pytest.mark.integration
@@ -98,17 +100,16 @@ async def test_a_revoked_key_ends_its_sessions_within_a_second_or_two(console: C
     assert answer.headers["location"].startswith("/console/login?next=")
 
 
-async def test_a_key_that_opens_pages_too_fast_must_wait(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
-    hasty, other = await console.visit(), await console.visit()
-    monkeypatch.setattr("ops.console.context.MAX_VIEW_BURST", 3)
-    monkeypatch.setattr("ops.console.context.MAX_VIEWS_PER_S", 0.01)
+async def test_a_key_that_opens_pages_too_fast_must_wait(console: Console) -> None:
+    async with console.with_options(ConsoleOptions(view_rate=TokenRate(per_s=0.01, burst=3))) as strict:
+        hasty, other = await strict.visit(), await strict.visit()
 
-    answers = [await hasty.get("/console/runs/run_x") for _ in range(4)]
+        answers = [await hasty.get("/console/runs/run_x") for _ in range(4)]
 
-    assert [answer.status_code for answer in answers] == [404, 404, 404, 429]
-    assert "opens too many pages" in answers[3].text
-    assert int(answers[3].headers["retry-after"]) > 50
-    assert (await other.get("/console/runs")).status_code == 200
+        assert [answer.status_code for answer in answers] == [404, 404, 404, 429]
+        assert "opens too many pages" in answers[3].text
+        assert int(answers[3].headers["retry-after"]) > 50
+        assert (await other.get("/console/runs")).status_code == 200
 
 
 async def test_a_session_ends_by_itself_and_by_logging_out(console: Console) -> None:
@@ -313,11 +314,12 @@ async def test_a_page_stays_small_whatever_there_is(console: Console, monkeypatc
 
     assert "more turns" not in (await visit.get(f"/console/runs/{run_id}")).text
     assert "inactive triggers" in (await visit.get("/console/")).text
-    monkeypatch.setattr("ops.console.overview_page.MAX_TRIGGERS_SCANNED", 1)
     monkeypatch.setattr("workers.control.run_detail.MAX_BYTES", 1_000)
     story = (await visit.get(f"/console/runs/{run_id}")).text
     assert (story.count('<li class="turn"'), "30 more turns" in story) == (20, True)
-    assert "<strong>1</strong> <span>inactive of the first 1 triggers" in (await visit.get("/console")).text
+    async with console.with_options(ConsoleOptions(max_triggers_scanned=1)) as small:
+        visit = await small.visit("large", "large")
+        assert "<strong>1</strong> <span>inactive of the first 1 triggers" in (await visit.get("/console")).text
 
 
 async def test_a_run_with_a_failed_tool_is_marked_in_the_list_and_on_its_page(console: Console) -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from tests.integration.triggers.api.conftest import ApiClient
 from tests.integration.triggers.condition_wait import wait_until
-from tests.integration.triggers.gateway_server import Gateway
-from triggers.api import keyring
+from tests.integration.triggers.gateway_server import Gateway, serving
 from triggers.api_keys import ApiKeys, parse_rate
+from triggers.gateway.gateway_app import GatewayOptions
+from triggers.token_bucket import TokenRate
 
 pytestmark = pytest.mark.integration
 
@@ -150,20 +151,21 @@ async def test_every_answer_to_a_key_carries_its_rate_limit(gateway: Gateway, ke
 
 
 async def test_guessing_callers_are_slowed_down_and_good_keys_are_not(
-    fresh_gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    fresh_gateway: Gateway,
 ) -> None:
-    gateway = fresh_gateway
-    acme = ApiClient(gateway, await ApiKeys(gateway.ground.database).create("acme shop", "acme"))
-    monkeypatch.setattr(keyring, "UNKNOWN_KEYS_BURST", 21)  # one of them is for the good key's first call
-    monkeypatch.setattr(keyring, "UNKNOWN_KEYS_PER_S", 0.01)
-    assert (await acme.get("/v1/runs")).status_code == 200
+    key = await ApiKeys(fresh_gateway.ground.database).create("acme shop", "acme")
+    rate = TokenRate(per_s=0.01, burst=21)  # one of them is for the good key's first call
+    async with serving(fresh_gateway.ground, options=GatewayOptions(unknown_keys=rate)) as gateway:
+        acme = ApiClient(gateway, key)
+        assert (await acme.get("/v1/runs")).status_code == 200
 
-    answers = await asyncio.gather(*(ApiClient(gateway, f"ua_{number:043}").get("/v1/runs") for number in range(30)))
+        guesses = (ApiClient(gateway, f"ua_{number:043}").get("/v1/runs") for number in range(30))
+        answers = await asyncio.gather(*guesses)
 
-    statuses = [each.status_code for each in answers]
-    assert (statuses.count(401), statuses.count(429)) == (20, 10)
-    assert {int(each.headers["retry-after"]) > 50 for each in answers if each.status_code == 429} == {True}
-    assert (await acme.get("/v1/runs")).status_code == 200
+        statuses = [each.status_code for each in answers]
+        assert (statuses.count(401), statuses.count(429)) == (20, 10)
+        assert {int(each.headers["retry-after"]) > 50 for each in answers if each.status_code == 429} == {True}
+        assert (await acme.get("/v1/runs")).status_code == 200
 
 
 async def test_when_a_key_was_last_used_is_kept_to_the_minute(keys: ApiKeys, acme: ApiClient) -> None:

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.integration.triggers.control.trigger_bench import EVERY_HOUR, FORM, create_test_trigger, ids
-from triggers.control import runtime_triggers
 from triggers.control.manual_fire import fire
-from triggers.control.runtime_triggers import create_trigger, edit, remove
+from triggers.control.runtime_triggers import MAX_TRIGGERS_PER_APP, create_trigger, edit, remove
 from triggers.control.trigger_errors import (
     EditedMeanwhileError,
     NotForThisKeyError,
@@ -159,12 +158,14 @@ async def test_what_another_version_wrote_is_shown_and_can_be_removed(ground: Ro
     await remove(ground, unreadable, by="test")
 
 
-async def test_an_apps_keys_make_so_many_and_no_more(ground: RoleContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_triggers, "MAX_TRIGGERS_PER_APP", 2)
-    for number in range(2):
-        await create_trigger(ground, "Sales", "acme", {**FORM, "name": f"f{number}"}, by="test", viewer="acme")
+async def test_an_apps_keys_make_so_many_and_no_more(ground: RoleContext) -> None:
+    first = await create_trigger(ground, "Sales", "acme", {**FORM, "name": "first"}, by="test", viewer="acme")
+    document = await ground.triggers.triggers.find_one({"_id": first.id})
+    copies = range(MAX_TRIGGERS_PER_APP - 2)
+    await ground.triggers.triggers.insert_many([{**(document or {}), "_id": f"{first.id}-{copy}"} for copy in copies])
+    await create_trigger(ground, "Sales", "acme", {**FORM, "name": "last"}, by="test", viewer="acme")
 
-    with pytest.raises(RefusedError, match="acme has 2 triggers already"):
+    with pytest.raises(RefusedError, match="acme has 10000 triggers already"):
         await create_trigger(ground, "Sales", "acme", FORM, by="test", viewer="acme")
     assert (await create_trigger(ground, "Sales", "globex", FORM, by="test", viewer="globex")).app_id == "globex"
     assert (await create_trigger(ground, "Sales", "acme", FORM, by="test")).app_id == "acme"

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from bson import Timestamp
 
-from triggers.change_stream import stream_session as module
 from triggers.change_stream.resume_token_store import StreamPosition
-from triggers.change_stream.stream_session import StreamSession
+from triggers.change_stream.stream_session import MAX_SAVE_INTERVAL_S, StreamSession
 
 Event = dict[str, Any]
 
@@ -29,6 +28,7 @@ class FakeStream:
         self.saved: list[int] = []
         self.resume_token: Any = {"_data": "start"}
         self.ended = asyncio.Event()
+        self.now = 0.0
 
     def lanes(self, event: Event) -> Collection[Hashable]:  # noqa: ARG002 -- the protocol's
         return ()
@@ -63,21 +63,19 @@ class FakeStream:
             save=self.save,
             report_lag=lambda _: None,
             idle_save_interval_s=1000,
+            clock=lambda: self.now,
         )
 
 
 @pytest.mark.parametrize("late_at", [None, 30, 45])
 @pytest.mark.parametrize("held", [0, 20, 49])
-async def test_no_position_is_saved_before_all_events_up_to_it_are_durable(
-    held: int, late_at: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_position_is_saved_before_all_events_up_to_it_are_durable(held: int, late_at: int | None) -> None:
     """Whether it is time to save in the middle, or everything has been read."""
-    monkeypatch.setattr(module, "MAX_SAVE_INTERVAL_S", 1000)
     bed = FakeStream(50, pending=held)
 
     async def next_event() -> Event | None:
-        if late_at is not None and len(bed.coming) == 50 - late_at:
-            monkeypatch.setattr(module, "MAX_SAVE_INTERVAL_S", 0)
+        if late_at is not None and len(bed.coming) <= 50 - late_at:
+            bed.now += MAX_SAVE_INTERVAL_S
         return await bed.next_event()
 
     following = asyncio.create_task(

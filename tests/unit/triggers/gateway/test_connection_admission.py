@@ -1,6 +1,7 @@
 """Connection admission: which connections are closed, and which requests get a slot."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ class FakeCaller:
         self._admission.connections -= 1
 
 
-def admission(*, connections: int = 1_000, hooks: int = 2, **bounds: int) -> ConnectionAdmission:
+def admission(*, connections: int = 1_000, hooks: int = 2, **bounds: Any) -> ConnectionAdmission:
     return ConnectionAdmission(GatewayMetrics(), max_connections=connections, slots={**SLOTS, "hooks": hooks}, **bounds)
 
 

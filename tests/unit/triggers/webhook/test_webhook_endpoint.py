@@ -14,8 +14,8 @@ from starlette.routing import Route
 from tests.trigger_packages import package_with_triggers
 from tests.unit.triggers.property_settings import without_deadline
 from tests.webhook_senders import BY_NAME, ENVIRON, SENDERS, TRIGGERS, WORKFLOW, Sender
-from triggers import event_expressions
 from triggers.acceptance import Acceptance
+from triggers.event_expressions import EvaluationLimits
 from triggers.gateway.endpoint_response import count_requests
 from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.gateway.http_problems import EXCEPTION_HANDLERS
@@ -70,7 +70,7 @@ def runner() -> Iterator[None]:
 
 
 class Endpoint:
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, evaluation: EvaluationLimits | None = None, **settings: Any) -> None:
         store, metrics, self.shelf = EmptyTriggerStore(), GatewayMetrics(), MemoryRunStore()
         reception = TriggerIntake(
             Settings(environ=ENVIRON, **settings),
@@ -78,6 +78,7 @@ class Endpoint:
             Acceptance(self.shelf, SilentWakeups()),
             metrics,
             TriggerStats(store),
+            evaluation=evaluation or EvaluationLimits(),
         )
         hook = count_requests("webhook", metrics, webhook_endpoint(reception))
         routes = [Route("/hooks/{app}/{workflow}/{trigger}", hook, methods=["POST"])]
@@ -222,14 +223,14 @@ def test_the_first_fault_is_the_one_that_is_reported() -> None:
     assert status(limited, b"{}", delivery="d-9") == 429
 
 
-def test_expressions_that_leave_the_event_loop_give_the_same_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expressions_that_leave_the_event_loop_give_the_same_answers() -> None:
     events, picky = f"/hooks/acme/{WORKFLOW}/events", f"/hooks/acme/{WORKFLOW}/picky"
     bodies: list[Any] = [{"n": 1}, [], 7]
     calls = [(path, github_call(json.dumps(body).encode())) for path in (events, picky) for body in bodies]
     expected = [Endpoint().post(path, **call) for path, call in calls]
 
-    monkeypatch.setattr(event_expressions, "MAX_LOOP_STEPS", -1)
-    assert [Endpoint().post(path, **call) for path, call in calls] == expected
+    off_loop = EvaluationLimits(loop_steps=-1)
+    assert [Endpoint(off_loop).post(path, **call) for path, call in calls] == expected
 
-    monkeypatch.setattr(event_expressions, "THREAD_WAIT_TIMEOUT_S", 0.0)
-    assert Endpoint().post(events, **github_call(b"{}"))[0] == 503
+    never_free = EvaluationLimits(loop_steps=-1, thread_wait_s=0.0)
+    assert Endpoint(never_free).post(events, **github_call(b"{}"))[0] == 503

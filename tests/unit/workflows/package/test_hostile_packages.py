@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.packages import TOOL, load, write_package, write_tool
-from workflows.package.files import package_tree
 from workflows.package.files.package_files import read_package_files
 from workflows.package.files.package_tree import MAX_FOLDER_DEPTH, MAX_TREE_BYTES, compute_content_version, read_tree
 from workflows.package.findings import MAX_FINDINGS, MAX_MESSAGE_CHARACTERS, Findings
@@ -32,6 +31,10 @@ def inspection_of(folder: Path) -> Inspection:
     inspection = inspect_package(folder)
     assert time.process_time() - began < SECONDS
     return inspection
+
+
+def tree_codes(folder: Path, *, max_files: int) -> list[tuple[str, str, str]]:
+    return [(problem.level, problem.code, problem.file) for problem in read_tree(folder, max_files=max_files).problems]
 
 
 def finding_codes(folder: Path) -> list[tuple[str, str, str]]:
@@ -95,32 +98,29 @@ def test_a_sparse_file_beside_the_package_files_is_not_hashed(tmp_path: Path) ->
     assert finding_codes(folder) == [("error", "package_too_large", "P")]
 
 
-def test_a_tree_of_too_many_files_is_not_walked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package_tree, "MAX_FILES", 50)
+def test_a_tree_of_too_many_files_is_not_walked_to_its_end(tmp_path: Path) -> None:
     folder = package(tmp_path)
     for number in range(60):
         (folder / f"{number}.txt").touch()
 
-    assert finding_codes(folder) == [("error", "too_many_files", "P")]
+    assert tree_codes(folder, max_files=50) == [("error", "too_many_files", "P")]
 
 
-def test_a_tree_of_too_many_folders_is_not_walked_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package_tree, "MAX_FILES", 50)
+def test_a_tree_of_too_many_folders_is_not_walked_to_its_end(tmp_path: Path) -> None:
     folder = package(tmp_path)
     for number in range(60):
         (folder / "a" / str(number)).mkdir(parents=True)
 
-    assert finding_codes(folder) == [("error", "too_many_files", "P")]
+    assert tree_codes(folder, max_files=50) == [("error", "too_many_files", "P")]
 
 
-def test_too_much_in_the_shared_folder_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(package_tree, "MAX_FILES", 50)
+def test_too_much_in_the_shared_folder_counts_too(tmp_path: Path) -> None:
     folder = package(tmp_path)
     (tmp_path / "_shared").mkdir()
     for number in range(50):
         (tmp_path / "_shared" / f"{number}.py").touch()
 
-    assert finding_codes(folder) == [("error", "too_many_files", "P")]
+    assert tree_codes(folder, max_files=50) == [("error", "too_many_files", "P")]
 
 
 def test_folders_are_not_walked_down_for_ever(tmp_path: Path) -> None:

@@ -274,9 +274,7 @@ def test_odd_style_is_no_fault_and_no_warning(tmp_path: Path) -> None:
 
 
 def test_the_same_content_is_parsed_once_also_from_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = parsed_code._CodeCache()
-    monkeypatch.setattr(parsed_code, "_code_cache", cache)
-    monkeypatch.setattr(parsed_code, "MAX_CACHED_FILES", 3)
+    monkeypatch.setattr(parsed_code, "_code_cache", parsed_code._CodeCache(max_files=3))
     files = [tmp_path / f"{number}.py" for number in range(8)]
     for number, file in enumerate(files):
         file.write_text(f"def f{number % 2}(): ...")
@@ -288,9 +286,8 @@ def test_the_same_content_is_parsed_once_also_from_threads(tmp_path: Path, monke
     assert len({id(code) for code in results}) == 2
 
 
-def test_only_the_files_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache = parsed_code._CodeCache()
-    monkeypatch.setattr(parsed_code, "MAX_CACHED_FILES", 2)
+def test_only_the_files_used_last_are_kept() -> None:
+    cache = parsed_code._CodeCache(max_files=2)
 
     first = cache.get(b"a = 1")
     cache.get(b"b = 1")

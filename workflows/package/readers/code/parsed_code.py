@@ -97,7 +97,8 @@ class _CodeCache:
     Packages share files, and an edit may keep size and time. Thread-safe.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_files: int = MAX_CACHED_FILES) -> None:
+        self._max_files = max_files
         self._code_by_digest: dict[bytes, ParsedCode] = {}
         self._lock = threading.Lock()
 
@@ -106,7 +107,7 @@ class _CodeCache:
         with self._lock:  # parsing holds the GIL anyway
             code = self._code_by_digest.pop(key, None) or _parse(content)
             self._code_by_digest[key] = code  # moved to the end: the least recently used one is dropped
-            while len(self._code_by_digest) > MAX_CACHED_FILES:
+            while len(self._code_by_digest) > self._max_files:
                 del self._code_by_digest[next(iter(self._code_by_digest))]
         return code
 
