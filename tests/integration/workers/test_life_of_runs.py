@@ -37,7 +37,7 @@ async def test_nothing_that_happens_to_runs_loses_doubles_or_stops_one(
     store: RunStore, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = WorkerWorld(store, settings, random.Random(SEED))
-    monkeypatch.setattr(store.order, "let_next_go", crash_sometimes(world, store.order.release_next))
+    monkeypatch.setattr(store.order, "release_next", crash_sometimes(world, store.order.release_next))
     workers = [SimulatedWorker(world, f"worker {number}") for number in range(3)]
     lives = [RandomEvents(world) for _ in range(3)]
     steps = [worker.step for worker in workers for _ in range(3)] + [life.step for life in lives]
@@ -56,13 +56,13 @@ async def test_nothing_that_happens_to_runs_loses_doubles_or_stops_one(
     assert not unseen_events(world), f"this walk did not come by: {unseen_events(world)}"
 
 
-def crash_sometimes(world: WorkerWorld, let_next_go: Callable[..., Awaitable[Document | None]]) -> Callable[..., Any]:
+def crash_sometimes(world: WorkerWorld, release_next: Callable[..., Awaitable[Document | None]]) -> Callable[..., Any]:
     """A process that ended a run may die before it releases the next one of its order key."""
 
-    async def let_go(key: str, *, woken: bool) -> Document | None:
-        return None if world.dice.random() < 0.1 else await let_next_go(key, woken=woken)
+    async def crash_or_release(key: str, *, sends_wakeup: bool) -> Document | None:
+        return None if world.dice.random() < 0.1 else await release_next(key, sends_wakeup=sends_wakeup)
 
-    return let_go
+    return crash_or_release
 
 
 def unseen_events(world: WorkerWorld) -> frozenset[str]:

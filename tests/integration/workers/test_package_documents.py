@@ -271,7 +271,7 @@ async def test_what_the_collection_forbids_is_refused_with_the_servers_reason(
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"values": {"n": UNKNOWN}}, r"order\.n is a Unknown, which is not JSON"),
+        ({"values": {"n": UNKNOWN}}, r"order\.n is a UnknownType, which is not JSON"),
         ({"values": {"n": 2**70}}, "beyond 64 bits"),
         ({"values": {"n": {"$set": 1}}}, "must not begin with"),
         ({"values": {"n": "\ud800"}}, "lone surrogate"),

@@ -339,7 +339,7 @@ async def test_the_command_answers_or_reports_in_one_line_why_not(desk_stage: St
         == f"unattended: {run_id} waits for the tool Refund, which takes no message: answer with responses for Refund\n"
     )
     code, _, err = await command(stage, run_id)
-    assert (code, "say what to answer with --message" in err) == (2, True)
+    assert (code, "an answer is needed: --message" in err) == (2, True)
     code, out, _ = await command(
         stage, run_id, "--question", "1", "--response", "Refund.verdict=yes", "--by", "ann", "--json"
     )

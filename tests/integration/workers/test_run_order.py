@@ -264,7 +264,11 @@ async def test_the_next_run_is_released_whenever_its_head_ends_during_an_insert(
         head = HeadEndsAt(moment, RunStore(store.database), await claim_run(store, first), dies=dies)
 
         with monkeypatch.context() as patched:
-            for part, name in ((store.order, "headless"), (store.order, "awaited"), (store.runs, "insert_many")):
+            for part, name in (
+                (store.order, "keys_without_head"),
+                (store.order, "keys_with_waiters"),
+                (store.runs, "insert_many"),
+            ):
                 patched.setattr(part, name, head.wrap_step(getattr(part, name)))
             newest = (await store.insert(request(f"{moment} last", key=key))).run_id
             await head.reach_moment()

@@ -126,7 +126,7 @@ async def test_a_running_process_looks_up_unknown_models_beside_its_call(store: 
 
 async def test_much_is_written_in_few_commands_by_itself(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed process writes nothing when it ends."""
-    process = await open_process(store, options=BudgetOptions(estimates_interval_s=0.2))
+    process = await open_process(store, options=BudgetOptions(estimates_interval_s=1.0))
     commands: list[int] = []
     add = EstimateStore.add
 
