@@ -32,13 +32,13 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("integration/workers/test_worker_health.py", "workers.process.worker.MIN_STUCK_S"): WHOLE_WORKER,
     ("integration/workers/test_worker_memory.py", "workers.process.memory_watch.CHECK_INTERVAL_S"): WHOLE_WORKER,
     ("integration/workers/test_worker_memory.py", "workers.process.memory_watch.MIN_UPTIME_S"): WHOLE_WORKER,
-    ("integration/workers/test_runs_alone.py", "workers.process.isolated_runs.START_TIMEOUT_S"): WHOLE_WORKER,
-    ("integration/workers/test_runs_alone.py", "workers.process.isolated_runs.RETRY_DELAY"): WHOLE_WORKER,
+    ("integration/workers/test_isolated_runs.py", "workers.process.isolated_runs.START_TIMEOUT_S"): WHOLE_WORKER,
+    ("integration/workers/test_isolated_runs.py", "workers.process.isolated_runs.RETRY_DELAY"): WHOLE_WORKER,
     ("integration/ops/test_store_snapshot.py", "workers.store.queue_counts.MAX_OLDEST_RUNS"): STORE_ROOM,
     ("integration/ops/console/test_console.py", "workers.control.run_detail.MAX_BYTES"): STORE_ROOM,
-    ("integration/workers/test_documents.py", "workers.store.package_documents.MAX_READ_MS"): STORE_ROOM,
-    ("integration/workers/test_ordered_runs.py", "workers.reconciler.order_releases.MAX_RELEASED"): STORE_ROOM,
-    ("integration/workers/test_ordered_runs.py", "workers.reconciler.order_releases.MAX_ENTRIES"): STORE_ROOM,
+    ("integration/workers/test_package_documents.py", "workers.store.package_documents.MAX_READ_MS"): STORE_ROOM,
+    ("integration/workers/test_run_order.py", "workers.reconciler.order_releases.MAX_RELEASED"): STORE_ROOM,
+    ("integration/workers/test_run_order.py", "workers.reconciler.order_releases.MAX_ENTRIES"): STORE_ROOM,
 }
 
 
