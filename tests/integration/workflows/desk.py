@@ -15,7 +15,7 @@ from accounting.usage import ModelCall
 from tests.integration.model_server import Answer, ModelServer, model_server
 from tests.integration.workflows.protocols import ModelProtocol
 from workflows.chat.chat_errors import ModelError
-from workflows.chat.chat_state import LiveTurn
+from workflows.chat.chat_state import ChatTimeouts, LiveTurn
 from workflows.chat.model_call.fast_stream import FastStream
 from workflows.chat.model_call.metered_client import RunMeter
 from workflows.chat.providers.model_registry import ModelRegistry
@@ -53,7 +53,8 @@ class ModelDesk:
         limits = SimpleNamespace(model_calls=10, tokens=None, usd=None, tool_calls=10)
         package = SimpleNamespace(orchestrator=SimpleNamespace(limits=limits))
         meter = RunMeter(self._record)
-        own = {"meter": meter, "counters": meter.counters, "package": package, "spans": NO_SPANS}
+        own: dict[str, Any] = {"meter": meter, "counters": meter.counters, "package": package, "spans": NO_SPANS}
+        own["timeouts"] = ChatTimeouts()
         chat = cast("Any", SimpleNamespace(**own, redactor=Redactor(), context=ContextVariables()))
         with LiveTurn(chat, "A", 1).as_current():
             return await agent.ask("How many?", stream=FastStream(), **options)

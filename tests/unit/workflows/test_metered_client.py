@@ -14,7 +14,7 @@ from accounting.budgets.reservation_types import PlannedCall, Settle
 from accounting.token_normalization import normalize_openai
 from accounting.usage import BegunCall, ModelCall, Tokens
 from workflows.chat.chat_errors import LimitReached, ModelError
-from workflows.chat.chat_state import LiveTurn
+from workflows.chat.chat_state import ChatTimeouts, LiveTurn
 from workflows.chat.model_call.metered_client import MeteredClient, RunMeter
 from workflows.chat.model_call.open_call import MeteredModel
 from workflows.chat.model_call.turn_client import repair_arguments
@@ -63,7 +63,9 @@ class MeterBench:
         limits = SimpleNamespace(model_calls=self.max_calls, tokens=None, usd=None)
         package = SimpleNamespace(orchestrator=SimpleNamespace(limits=limits))
         self.run = RunMeter(self.book.record)
-        self.chat: Any = SimpleNamespace(meter=self.run, counters=self.run.counters, package=package, spans=NO_SPANS)
+        self.chat: Any = SimpleNamespace(
+            meter=self.run, counters=self.run.counters, package=package, spans=NO_SPANS, timeouts=ChatTimeouts()
+        )
         self.turn = LiveTurn(cast("Any", self.chat), "A", 1)
         self.client = MeteredClient(
             cast("LLMClient", FakeModel(self.answer)),
