@@ -12,13 +12,15 @@ from datetime import timedelta
 
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import OperationFailure
+from typing_extensions import override
 
 from workers.store.run_pruner import Pruned, RunPruner
 from workers.store.run_store import RunStore, connect
 
 
 class DyingRetention(RunPruner):
-    async def _prune_in_transaction(self, session: AsyncClientSession) -> Pruned:
+    @override
+    async def _prune_in(self, session: AsyncClientSession) -> Pruned:
         pruned = await super()._prune_in(session)
         assert pruned.runs > 0
         print("in the middle", flush=True)  # noqa: T201 -- the test waits for it
