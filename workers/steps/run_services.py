@@ -61,7 +61,7 @@ class OpenBudgets(Protocol):
         """Opens the budgets of one run."""
 
 
-class RunEvents(Protocol):
+class RunObserver(Protocol):
     """Notified of each event of a run; a worker counts events for its metrics."""
 
     def record_start(self, run: Mapping[str, Any]) -> None: ...
@@ -124,7 +124,7 @@ class NoBudgets:
         del call
 
 
-class NoEvents:
+class NoObserver:
     """Ignores all events; a subclass handles single ones."""
 
     def record_start(self, run: Mapping[str, Any]) -> None: ...
@@ -152,7 +152,7 @@ class RunServices:
     ledger: UsageLedger
     lease: LeaseRenewal
     shutdown: Shutdown
-    events: RunEvents = field(default_factory=NoEvents)
+    events: RunObserver = field(default_factory=NoObserver)
     redactor: Redactor = field(default_factory=Redactor, repr=False)
     prices: PriceTable = field(default_factory=PriceTable)
     open_budgets: OpenBudgets = NoBudgets
