@@ -32,7 +32,7 @@ import psutil
 from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.ledger.ledger import Ledger
-from accounting.ledger.rows import COLLECTION, closed_row
+from accounting.ledger.ledger_rows import COLLECTION, closed_row
 from accounting.prices import PriceTable
 from accounting.totals.roll_up import RollUp
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens

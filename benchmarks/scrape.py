@@ -23,7 +23,7 @@ import httpx
 import psutil
 from pymongo import AsyncMongoClient
 
-from accounting.ledger.rows import INDEXES
+from accounting.ledger.ledger_rows import INDEXES
 from accounting.totals.roll_up import RollUp
 from accounting.totals.usage_query import totals_pipeline
 from ops.embedded.embedded_servers import embedded_servers

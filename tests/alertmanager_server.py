@@ -19,7 +19,7 @@ class Alertmanager:
     address: str
 
     def alerts(self) -> list[tuple[dict[str, str], str]]:
-        """Labels of what fires now, and whether somebody is told: `active`, `suppressed`, or `unprocessed` yet."""
+        """Returns the labels of each firing alert with its state: `active`, `suppressed` or `unprocessed`."""
         with urllib.request.urlopen(f"http://{self.address}/api/v2/alerts", timeout=10) as answer:
             found: list[dict[str, Any]] = json.load(answer)
         return [(each["labels"], each["status"]["state"]) for each in found]

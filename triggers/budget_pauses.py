@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from accounting.budgets.alerts import describe_until
+from accounting.budgets.budget_alerts import describe_until
 from accounting.budgets.budget_status import BudgetStatus, read_statuses
 from accounting.budgets.budget_store import BudgetStore
 from accounting.budgets.window_calendar import EPOCH

@@ -19,10 +19,10 @@ from pymongo.errors import PyMongoError
 
 from workers.celery import configure
 from workers.embedded_services import with_services
+from workers.engine import execute
 from workers.logs import configure_logging
 from workers.process.shutdown import CUT_OFF, HANDED_BACK, ShutdownDeadline, end_process
 from workers.process.worker import WorkerProcess
-from workers.run_loop import execute
 from workers.settings import Settings, SettingsError, load_settings
 from workflows.models_file import ModelsFileError
 from workflows.operator_file import OperatorFileError

@@ -9,7 +9,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.billing.billing_event import FIELDS, billed_nano_usd, to_billing_event
 from accounting.billing.outbox import Outbox
-from accounting.ledger.rows import COLLECTION, NOT_OPEN
+from accounting.ledger.ledger_rows import COLLECTION, NOT_OPEN
 from accounting.totals.usage_query import UsageFilter
 from accounting.usage import NANO_PER_USD
 

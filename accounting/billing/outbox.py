@@ -19,7 +19,7 @@ from pymongo.asynchronous.database import AsyncDatabase
 from ulid import ULID
 
 from accounting.billing.billing_event import format_time, to_billing_event
-from accounting.ledger.rows import CORRECTS
+from accounting.ledger.ledger_rows import CORRECTS
 
 COLLECTION = "outbox"
 PENDING, DELIVERED, DEAD = "pending", "delivered", "dead"

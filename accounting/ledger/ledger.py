@@ -25,7 +25,7 @@ from pymongo.errors import DuplicateKeyError, PyMongoError
 from accounting.infra.aio import run_shielded
 from accounting.infra.bulk_writer import BulkWriter, collect_bulk_errors
 from accounting.infra.store_errors import is_unavailable
-from accounting.ledger.rows import (
+from accounting.ledger.ledger_rows import (
     COLLECTION,
     INDEXES,
     NON_MODEL_ERRORS,

@@ -12,7 +12,7 @@ from typing import Any
 from pymongo import ASCENDING
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.ledger.rows import BY_TIME, COLLECTION
+from accounting.ledger.ledger_rows import BY_TIME, COLLECTION
 from accounting.totals.sums import STATE, STATE_ID, hour_of
 
 log = logging.getLogger(__name__)

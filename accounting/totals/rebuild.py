@@ -1,4 +1,4 @@
-"""The rebuild: makes the totals anew from the ledger, or compares them with it.
+"""The rebuild: recomputes the totals from the ledger, or compares both.
 
 1. Hour by hour, it compares the totals with the sums of those rows of the hour that were added, and corrects them in
    the same transaction. It leaves out hours from which retention has deleted rows: only their totals are left.
@@ -22,7 +22,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from accounting.infra.snapshot_read import snapshot_read
-from accounting.ledger.rows import BY_TIME, COLLECTION, CORRECTS, INDEXES
+from accounting.ledger.ledger_rows import BY_TIME, COLLECTION, CORRECTS, INDEXES
 from accounting.totals.sums import (
     HOUR_INDEXES,
     HOURS,

@@ -24,7 +24,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from accounting.billing.outbox import Outbox
-from accounting.ledger.rows import BY_ROLLUP, COLLECTION, NOT_ADDED, Row, close_as_lost, expired_open_rows
+from accounting.ledger.ledger_rows import BY_ROLLUP, COLLECTION, NOT_ADDED, Row, close_as_lost, expired_open_rows
 from accounting.totals.rebuild import ensure_indexes, rebuild_in_steps
 from accounting.totals.sums import (
     HOURS,

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from pymongo import ASCENDING, IndexModel
 
-from accounting.ledger.rows import CORRECTS, Row
+from accounting.ledger.ledger_rows import CORRECTS, Row
 
 HOURS, TOTALS, STATE = "usage_hours", "usage_totals", "usage_state"
 STATE_ID = "totals"

@@ -13,7 +13,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.infra.snapshot_read import snapshot_read
-from accounting.ledger.rows import COLLECTION, CORRECTS, DUE, NOT_OPEN, Row
+from accounting.ledger.ledger_rows import COLLECTION, CORRECTS, DUE, NOT_OPEN, Row
 from accounting.totals.sums import HOURS, LABELS, STATE, STATE_ID, SUMMED, TOTALS, Sums, add_sums, additions, hour_of
 from accounting.usage import UsageTotals
 

@@ -116,7 +116,7 @@ def find_trigger_names(_prefix: str) -> Iterator[Candidate]:
 
 
 def find_apps(_prefix: str) -> Iterator[Candidate]:
-    from workers.store.completions import app_ids
+    from workers.store.tab_completions import app_ids
 
     with _open_database() as database:
         yield from ((app_id, "") for app_id in app_ids(database))
@@ -130,7 +130,7 @@ def find_runs(*states: str) -> FindNames:
         if states:
             query["state"] = {"$in": list(states)}
         fields = ("app_id", "workflow", "state")
-        from workers.store.completions import newest_runs
+        from workers.store.tab_completions import newest_runs
 
         with _open_database() as database:
             for run in newest_runs(database, query, fields, limit=MAX_NAMES):

@@ -18,8 +18,8 @@ from triggers.control.trigger_errors import (
     UnknownWorkflowError,
 )
 from triggers.gateway.http_problems import ProblemError, on_store_error, unavailable_problem
+from workers.control.change_result import RefusedError, RunNotFoundError
 from workers.control.run_answers import InvalidAnswerError
-from workers.control.run_change import RefusedError, RunNotFoundError
 from workers.store.storable import NotStorableError
 
 Handler = Callable[[Request, Exception], Awaitable[Response]]

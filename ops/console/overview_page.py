@@ -21,7 +21,7 @@ from ops.presenters.budget_text import WARNING_SHARE
 from ops.presenters.times import format_duration
 from triggers.api.paging import Paging
 from triggers.api.run_queries import find_newest_runs
-from triggers.control.trigger_listing import TriggerFilter
+from triggers.control.trigger_lists import TriggerFilter
 from workers.store.run import HoldKind, RunState
 from workers.store.run_filter import RunFilter
 from workers.store.run_lists import RunLists

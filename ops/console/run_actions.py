@@ -15,9 +15,9 @@ from ops.console.visitor import Visitor
 from ops.presenters.question_lines import answer_result_text
 from triggers.control.trigger_entry import check_replay_approved
 from triggers.gateway.http_problems import ProblemError
+from workers.control.change_result import RunChange, RunNotFoundError
 from workers.control.run_answers import submit_answer
 from workers.control.run_cancellation import cancel, discard
-from workers.control.run_change import RunChange, RunNotFoundError
 from workers.control.run_effects import RunEffects, find_effects
 from workers.control.run_replay import ReplayOptions, replay
 from workers.control.run_retry import retry_now

@@ -8,7 +8,7 @@ from pymongo import ASCENDING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from accounting.ledger.rows import COLLECTION
+from accounting.ledger.ledger_rows import COLLECTION
 from ops.console import query_params
 from ops.console.allowed_run_actions import allowed_run_actions
 from ops.console.context import ConsoleContext

@@ -13,7 +13,7 @@ from ops.console.visitor import Visitor
 from ops.presenters.skip_reasons import describe_reason
 from ops.presenters.trigger_lines import apps_text, state_reason
 from triggers.control.trigger_entry import TriggerEntry
-from triggers.control.trigger_listing import TriggerFilter, iter_triggers
+from triggers.control.trigger_lists import TriggerFilter, iter_triggers
 from triggers.control.trigger_status import TRIGGER_STATES
 from triggers.control.trigger_view import visible_notes
 from workflows.package.trigger_specs.trigger_spec import TRIGGER_TYPES

@@ -26,11 +26,11 @@ _STOP_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """What differs between our servers.
+    """The parts in which the embedded servers differ.
 
-    `until_ready` is true when *ours* answers on the port, not a stranger, false when `alive` says that it died;
-    it is asked, not cancelled, since the clients' waits on Python 3.11 can lose a cancellation. `prepare` runs
-    before the first start.
+    `wait_ready` takes the port and a check whether the process is alive. It returns true when this process answers on
+    the port, and false when it has died. It polls that check, since the clients' waits on Python 3.11 can lose a
+    cancellation. `prepare` runs before the first start.
     """
 
     name: str
@@ -43,7 +43,7 @@ class ServerSpec:
 
 
 class PortTakenError(Exception):
-    """Somebody else listens on the port that we chose."""
+    """Another process listens on the chosen port."""
 
 
 class EmbeddedServer:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.ledger.rows import COLLECTION, NOT_ADDED, OPEN
+from accounting.ledger.ledger_rows import COLLECTION, NOT_ADDED, OPEN
 
 Document = dict[str, Any]
 

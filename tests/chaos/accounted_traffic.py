@@ -14,15 +14,15 @@ from tests.chaos.auditing_model import AuditingModel
 from tests.chaos.lengths import by_length
 from tests.chaos.squad import Squad
 from tests.integration.stage import Stage
+from workers.control.change_result import RefusedError
 from workers.control.run_cancellation import cancel
-from workers.control.run_change import RefusedError
 from workers.store.run import RunRequest, TriggerEvent
 
 APPS, TRIGGERS = ("acme", "globex", "initech"), ("api", "schedule", "webhook")
 DECK = ["Relay", "Tools", "Team", "Relay", "Slow", "Relay", "Tools", "Team", "Relay", "Relay"]
 FAULTS = {"429": 3, "500": 3, "broken": 4, "filtered": 1}
 FAULTS_OF_A_RUN = by_length(short=(0, 0, 1), long=(0, 0, 0, 1, 2))
-FAILS_AMONG = by_length(short=3, long=6)  # requests of a run: whoever fails late keeps the test waiting
+FAILS_AMONG = by_length(short=3, long=6)  # requests of a run; a late failure prolongs the test
 CANCELLED_SHARE = 0.08
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from accounting.ledger.rows import WORKER_LOST
+from accounting.ledger.ledger_rows import WORKER_LOST
 from accounting.token_normalization import CHARACTERS_PER_TOKEN
 from accounting.totals.sums import TOKENS
 from accounting.usage import Tokens

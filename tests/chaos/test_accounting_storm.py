@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from accounting.ledger.rows import NOT_ADDED, OPEN, WORKER_LOST
+from accounting.ledger.ledger_rows import NOT_ADDED, OPEN, WORKER_LOST
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import TOKENS
 from ops.free_ports import find_free_address

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from accounting.infra.snapshot_read import snapshot_read
-from accounting.ledger.rows import NOT_OPEN
+from accounting.ledger.ledger_rows import NOT_OPEN
 from accounting.totals.rebuild import find_differences, rebuild
 from accounting.totals.sums import HOURS, LABELS, SUMMED, TOKENS, TOTALS
 from accounting.totals.usage_query import (

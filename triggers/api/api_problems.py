@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import compile_path
 
 from triggers.gateway.http_problems import EXCEPTION_HANDLERS, ProblemError, on_http_exception, problem_response
-from workers.control.run_change import RefusedError, RunNotFoundError
+from workers.control.change_result import RefusedError, RunNotFoundError
 from workers.control.run_effects import WouldRepeatError
 from workers.store.storable import NotStorableError
 

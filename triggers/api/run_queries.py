@@ -12,8 +12,8 @@ from triggers.api.access import Caller, Reader
 from triggers.api.field_types import Moment, Name
 from triggers.api.json_responses import api_response
 from triggers.api.paging import Paging, Position, invalid_cursor, page_response
+from workers.control.change_result import RunNotFoundError
 from workers.control.open_questions import waiting_questions
-from workers.control.run_change import RunNotFoundError
 from workers.control.run_replay import find_replays
 from workers.store.run import HoldKind, RunState
 from workers.store.run_document import as_json

@@ -27,9 +27,9 @@ from triggers.api.run_queries import RunFilterParams, run_details_response, runs
 from triggers.api.strict_route import StrictRoute
 from triggers.control.trigger_entry import check_replay_approved
 from triggers.role_context import RoleContext
+from workers.control.change_result import read_run
 from workers.control.run_answers import InvalidAnswerError, submit_answer
 from workers.control.run_cancellation import cancel
-from workers.control.run_change import read_run
 from workers.control.run_replay import ReplayOptions, replay
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.storable import check_storable

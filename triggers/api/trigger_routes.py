@@ -18,7 +18,7 @@ from triggers.api.trigger_paths import TriggerPathParam, trigger_url
 from triggers.control.runtime_triggers import create_trigger, edit, remove, require_runtime_trigger
 from triggers.control.trigger_entry import TriggerEntry
 from triggers.control.trigger_errors import EditedMeanwhileError
-from triggers.control.trigger_listing import TriggerFilter, iter_triggers
+from triggers.control.trigger_lists import TriggerFilter, iter_triggers
 from triggers.control.trigger_status import TriggerStateName
 from triggers.control.trigger_view import show
 from triggers.gateway.http_problems import ProblemError

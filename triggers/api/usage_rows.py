@@ -8,7 +8,7 @@ from typing import Any
 from pymongo import ASCENDING
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.ledger.rows import COLLECTION
+from accounting.ledger.ledger_rows import COLLECTION
 from accounting.totals.sums import HOURS, hour_of
 from accounting.totals.usage_query import UsageFilter, usage_totals
 from accounting.usage import UsageTotals

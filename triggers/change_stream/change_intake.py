@@ -18,7 +18,8 @@ from triggers.change_stream.stream_status import images_hint
 from triggers.change_stream.watched_triggers import ChangeTrigger
 from triggers.event_expressions import ExpressionError, is_condition_met
 from triggers.occurrence import Occurrence, build_run_request, select_app
-from workers.store.run import RunRequest, quote_app_id
+from workers.store.dedupe_key import quote_app_id
+from workers.store.run import RunRequest
 from workflows.package.trigger_specs.spec_values import format_duration
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from triggers.schedule.schedule_backfill import (
     make_backfill_runs,
     plan_backfill,
 )
-from workers.control.run_change import RefusedError
+from workers.control.change_result import RefusedError
 from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 
 log = logging.getLogger(__name__)

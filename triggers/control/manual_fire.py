@@ -16,7 +16,7 @@ from triggers.occurrence import Occurrence, build_run_request, select_app
 from triggers.register.trigger import Trigger, deferred_apps_source
 from triggers.role_context import RoleContext
 from triggers.schedule.schedule_apps import AppsUnreadableError, iter_app_batches, iter_batches
-from workers.control.run_change import RefusedError
+from workers.control.change_result import RefusedError
 from workers.store.run import Accepted, RunRequest
 from workers.store.storable import NotStorableError, check_storable
 from workflows.package.trigger_specs.base_trigger import is_expression

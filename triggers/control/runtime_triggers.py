@@ -28,7 +28,7 @@ from triggers.kind_registry import KINDS
 from triggers.occurrence import MAX_APP_ID_LENGTH, parse_app_id
 from triggers.register.trigger import Trigger, shadowing_spec
 from triggers.register.trigger_store import TriggerExistsError
-from workers.control.run_change import RefusedError
+from workers.control.change_result import RefusedError
 from workers.store.storable import NotStorableError, check_storable
 from workflows.package.trigger_specs.base_trigger import is_expression
 from workflows.package.trigger_specs.schedule_spec import AppsOfCollection

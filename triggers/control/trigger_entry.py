@@ -11,7 +11,7 @@ from triggers.control.trigger_errors import NotForThisKeyError, UnknownWorkflowE
 from triggers.register.trigger import Origin, Trigger, declared_triggers, is_for_app, trigger_id
 from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import TriggerStore
-from workers.control.run_change import RefusedError
+from workers.control.change_result import RefusedError
 from workers.settings import Settings
 from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 from triggers.control.trigger_entry import ControlContext, TriggerEntry, declared_entry, package_entries, runtime_entry
 from triggers.control.trigger_errors import UnknownTriggerError
 from triggers.register.trigger import trigger_id
-from workers.control.run_change import RefusedError
+from workers.control.change_result import RefusedError
 from workflows.package.trigger_specs.spec_values import NAME_PATTERN
 
 MAX_NAMES_SHOWN = 5

@@ -12,7 +12,7 @@ from triggers.control.trigger_errors import NotForThisKeyError, UnfitTriggerErro
 from triggers.register.trigger import Trigger
 from triggers.register.trigger_record import Pause
 from triggers.register.trigger_store import MAX_PAUSED_APPS
-from workers.control.run_change import RefusedError
+from workers.control.change_result import RefusedError
 
 log = logging.getLogger(__name__)
 

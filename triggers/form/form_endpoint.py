@@ -15,8 +15,8 @@ from triggers.gateway.endpoint_response import EndpointResponse, count_requests
 from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.gateway.http_problems import PausedError, ProblemError, on_store_error, unavailable_problem
 from triggers.gateway.request_body import check_declared_size
+from triggers.gateway.trigger_address import TriggerAddress
 from triggers.gateway.trigger_intake import TriggerIntake
-from triggers.gateway.trigger_request import TriggerAddress
 from workflows.package.trigger_specs.form_spec import FormSpec
 
 PageHandler = Callable[[Request], Awaitable[Response]]

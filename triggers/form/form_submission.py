@@ -18,9 +18,9 @@ from triggers.form.form_validation import FormRefusedError, validate_form
 from triggers.gateway.endpoint_response import EndpointResponse, accepted_response, problem_result
 from triggers.gateway.http_problems import ProblemError, on_store_error, unavailable_problem
 from triggers.gateway.request_body import media_type, read_body
+from triggers.gateway.trigger_address import TriggerAddress, build_event, check_app
 from triggers.gateway.trigger_intake import MAX_EVENT_ID_LENGTH, TriggerIntake, normalize_event_id
 from triggers.gateway.trigger_lookup import TriggerTarget
-from triggers.gateway.trigger_request import TriggerAddress, build_event, check_app
 from workers.store.run import Accepted
 from workflows.package.trigger_specs.form_spec import DELIVERY_FIELD, FormSpec
 

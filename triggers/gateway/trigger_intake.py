@@ -14,8 +14,8 @@ from triggers.acceptance import Acceptance
 from triggers.event_expressions import EvaluationLimits, EvaluatorBusyError, ExpressionError, ExpressionEvaluator
 from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.gateway.http_problems import PausedError, ProblemError, store_timeout_problem, unavailable_problem
+from triggers.gateway.trigger_address import TriggerAddress
 from triggers.gateway.trigger_lookup import STORE_TIMEOUT_S, SpecT, TriggerLookup, TriggerTarget
-from triggers.gateway.trigger_request import TriggerAddress
 from triggers.occurrence import Occurrence, build_run_request
 from triggers.register.trigger import Trigger
 from triggers.register.trigger_stats import TriggerStats

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from triggers.bounded_cache import BoundedCache
 from triggers.gateway.http_problems import store_timeout_problem
-from triggers.gateway.trigger_request import TriggerAddress, trigger_not_found
+from triggers.gateway.trigger_address import TriggerAddress, trigger_not_found
 from triggers.occurrence import parse_app_id
 from triggers.register.trigger import Trigger, shadowing_spec, trigger_id
 from triggers.register.trigger_record import Pause, TriggerRecord

@@ -16,9 +16,9 @@ from triggers.event_expressions import ExpressionEvaluator, is_condition_met, re
 from triggers.gateway.endpoint_response import EndpointResponse, accepted_response, json_response
 from triggers.gateway.http_problems import ProblemError
 from triggers.gateway.request_body import check_declared_size, read_body
+from triggers.gateway.trigger_address import TriggerAddress, build_event, check_app, decode_headers, trigger_not_found
 from triggers.gateway.trigger_intake import TriggerIntake, normalize_event_id
 from triggers.gateway.trigger_lookup import TriggerTarget
-from triggers.gateway.trigger_request import TriggerAddress, build_event, check_app, decode_headers, trigger_not_found
 from triggers.register.trigger import Trigger
 from triggers.register.trigger_stats import TriggerStats
 from triggers.token_bucket import TokenBuckets

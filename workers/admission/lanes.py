@@ -14,7 +14,7 @@ lane. There are as many tickets as ready runs, so each run is claimed in the end
 4. A run over a cap is held, and its ticket goes on with the next lane like a new one: another run may have been
    released instead.
 5. Suspects of killing their workers have lanes of their own, one for each app, which take turns with the others. A
-   worker reads them only while it has a free process for one (`workers.process.isolated_runs`).
+   worker reads them only while it has a free process for one (`workers.process.isolated_processes`).
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from workers.admission.run_admission import Admission
-from workers.store.repository import RunRepository
 from workers.store.run import ISOLATED_LANE_PREFIX, Claim
+from workers.store.run_repository import RunRepository
 
 REFRESH_INTERVAL_S = 0.03
 REFRESH_SHARE = 10  # refreshes take at most one part in this many of the time

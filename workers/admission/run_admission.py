@@ -21,8 +21,8 @@ from pymongo.errors import PyMongoError
 
 from accounting.usage import UsageTotals
 from workers.admission.limits.limit import Refused
-from workers.store.repository import RunRepository
 from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunState, run_labels
+from workers.store.run_repository import RunRepository
 from workers.wakeup_sender import WakeupSender
 from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from accounting.infra.aio import gather_all
-from workers.control.run_change import RefusedError, RunChange, RunNotFoundError
+from workers.control.change_result import RefusedError, RunChange, RunNotFoundError
 from workers.control.run_effects import WouldRepeatError
 from workers.store.run_selection import Selection
 from workers.store.run_store import RunStore

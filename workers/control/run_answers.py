@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workers.control.change_result import RefusedError, RunNotFoundError, log_labels
 from workers.control.open_questions import is_named, waiting_questions
-from workers.control.run_change import RefusedError, RunNotFoundError, log_labels
 from workers.store.run import RunState
-from workers.store.run_changes import RunChanges
+from workers.store.run_change_writes import RunChanges
 from workers.store.run_document import Document
 from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore

@@ -3,7 +3,7 @@
 from typing import Any
 
 from accounting.totals.usage_query import run_totals
-from workers.control.run_change import RunNotFoundError
+from workers.control.change_result import RunNotFoundError
 from workers.control.run_effects import read_effects
 from workers.control.run_replay import find_replays
 from workers.store.run import TERMINAL, RunState

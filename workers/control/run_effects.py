@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from accounting.ledger.rows import COLLECTION
-from workers.control.run_change import RefusedError
+from accounting.ledger.ledger_rows import COLLECTION
+from workers.control.change_result import RefusedError
 from workers.store.run import RunState
 from workers.store.run_document import Document
 from workers.store.run_reads import RunReads

@@ -2,7 +2,7 @@
 
 import re
 
-from workers.control.run_change import RefusedError, RunNotFoundError
+from workers.control.change_result import RefusedError, RunNotFoundError
 from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from workers.control.run_change import RunNotFoundError
+from workers.control.change_result import RunNotFoundError
 from workers.control.run_events import ENDED, EventCursor, RunEvent, cursor_before, cursor_of, events_since
 from workers.store.followed_runs import FollowedRuns
 from workers.store.run import TERMINAL

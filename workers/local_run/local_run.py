@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from accounting.ledger.memory import MemoryLedger
+from accounting.ledger.memory_ledger import MemoryLedger
+from workers.engine import execute
 from workers.local_run.local_lease import LocalLease, NeverStops
 from workers.local_run.plan import Plan
 from workers.local_run.report import RunReport, TurnReport, call_report, turn_report, write_report
 from workers.local_run.request import Watch, WrongUseError
 from workers.local_run.run_notes import pause_note, question_notes, state_note, write_note
-from workers.run_loop import execute
 from workers.steps.execution import RunExecution
 from workers.steps.retry_policy import Requeue
-from workers.steps.run_services import NoEvents, RunServices
-from workers.store.memory_repository import MemoryRunRepository
+from workers.steps.run_services import NoObserver, RunServices
+from workers.store.claimed_runs_in_memory import MemoryRunRepository
 from workers.store.memory_runs import MemoryRuns
 from workers.store.run import RunState
 from workers.store.run_document import Document
@@ -218,7 +218,7 @@ class LocalRun:
             return {}
 
 
-class TurnEvents(NoEvents):
+class TurnEvents(NoObserver):
     """Shows each turn when it is durable."""
 
     def __init__(self, run: LocalRun) -> None:

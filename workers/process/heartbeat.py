@@ -23,8 +23,8 @@ import pymongo
 from pymongo.errors import ExecutionTimeout, NetworkTimeout, PyMongoError
 
 from workers.process.watchdog import exit_stuck_process
+from workers.store.claimed_runs import BEATS_PER_LEASE
 from workers.store.lease_renewals import LeaseRenewals
-from workers.store.mongo_repository import BEATS_PER_LEASE
 from workers.store.run import Claim, RunState, run_labels
 
 log = logging.getLogger(__name__)

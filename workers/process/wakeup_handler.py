@@ -2,8 +2,8 @@
 
 import logging
 
+from workers.engine import execute
 from workers.process.worker import WorkerProcess
-from workers.run_loop import execute
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from uuid import uuid4
 from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.budgets.budget import Unit
-from accounting.budgets.run_budgets import RunBudgets
-from accounting.budgets.service import BudgetService
+from accounting.budgets.budget_service import BudgetService
+from accounting.budgets.run_reservations import RunBudgets
 from accounting.budgets.window_accounts import ReserverIdentity
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
@@ -38,15 +38,15 @@ from workers.hidden_values import values_of_environment, values_of_models, value
 from workers.logs import redact_logs, redact_streams
 from workers.process.event_loop import WorkerLoop
 from workers.process.heartbeat import Heartbeat
-from workers.process.isolated_runs import ISOLATION_SLOTS, IsolatedProcesses
+from workers.process.isolated_processes import ISOLATION_SLOTS, IsolatedProcesses
 from workers.process.package_builds import PackageBuilds
 from workers.process.role_health import StorePulse
 from workers.process.watchdog import Watchdog, exit_stuck_process
 from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings
 from workers.steps.run_services import RunServices
+from workers.store.claimed_runs import MongoRunRepository, find_timeout_s
 from workers.store.kept_state_store import KeptStateStore
-from workers.store.mongo_repository import MongoRunRepository, find_timeout_s
 from workers.store.package_databases import PackageDatabases
 from workers.store.package_documents import PackageDocuments
 from workers.store.run_store import RunStore, connect

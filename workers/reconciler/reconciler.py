@@ -24,7 +24,7 @@ from datetime import timedelta
 from pymongo.errors import PyMongoError
 
 from accounting.billing.outbox import Outbox
-from accounting.budgets.reconcile import BudgetReconciler
+from accounting.budgets.budget_reconciler import BudgetReconciler
 from accounting.infra.store_errors import is_unavailable
 from accounting.ledger.ledger_retention import LedgerRetention
 from accounting.totals.roll_up import RollUp

@@ -10,7 +10,7 @@ from pymongo.errors import PyMongoError
 
 from accounting.infra.store_errors import is_unavailable
 from workers.steps.execution import EndedEarlyError, RunExecution
-from workers.steps.lease import clear_cancellation
+from workers.steps.under_lease import clear_cancellation
 from workers.store.run import LeaseLostError
 from workflows.chat.chat_errors import ChatError
 from workflows.chat.history.checkpoint import CheckpointError

@@ -14,8 +14,8 @@ from accounting.budgets.reservation_types import PlannedCall, Settle, reserve_un
 from accounting.ledger.ledger import EarlierCalls
 from accounting.prices import PriceTable
 from accounting.usage import BegunCall, ModelCall, RunOwner
-from workers.store.repository import RunRepository
 from workers.store.run import Claim, HoldKind, RunState
+from workers.store.run_repository import RunRepository
 from workers.tracing.tracing import NO_TRACING, Tracing
 from workflows.chat.agents.built_packages import BuiltPackage
 from workflows.chat.history.transcript import Turn

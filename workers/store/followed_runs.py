@@ -54,7 +54,7 @@ class FollowedRuns:
     async def turns_between(self, ranges: Iterable[tuple[str, int, int]]) -> dict[str, list[dict[str, Any]]]:
         """Reads turns of several runs.
 
-        `wanted`: run id, the last turn that was read, and the last counted turn.
+        `ranges`: run id, the last turn that was read, and the last counted turn.
         """
         queries = [
             {"run_id": run_id, "number": {"$gt": after, "$lte": up_to}}

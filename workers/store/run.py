@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any
-from urllib.parse import quote
 
 from ulid import ULID
 
+from workers.store.dedupe_key import build_dedupe_key
 from workflows.package.trigger_specs.priority import DEFAULT_PRIORITY
 
 
@@ -69,12 +68,6 @@ def run_id_at(time: datetime) -> str:
     return f"run_{str(ULID.from_datetime(time))[:10]}"
 
 
-@lru_cache(1024)
-def quote_app_id(app_id: str) -> str:
-    """Quotes the app, so that different apps differ in a key of several parts."""
-    return quote(app_id, safe="")
-
-
 @dataclass(frozen=True, slots=True)
 class TriggerEvent:
     """An external event: its trigger, and the id that identifies the event."""
@@ -111,11 +104,13 @@ class RunRequest:
 
     @property
     def dedupe_key(self) -> str:
-        """The dedupe key: workflow/trigger, the quoted app and the event id.
-
-        The id is last and the app is quoted, so no two events share a key.
-        """
-        return f"{self.workflow}/{self.trigger.name}/{self.trigger.type}/{quote_app_id(self.app_id)}/{self.trigger.id}"
+        return build_dedupe_key(
+            workflow=self.workflow,
+            trigger_name=self.trigger.name,
+            trigger_type=self.trigger.type,
+            app_id=self.app_id,
+            event_id=self.trigger.id,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
+from workers.store.dedupe_key import quote_app_id
 from workers.store.run import (
     ISOLATED_LANE_PREFIX,
     RUN_FORMAT,
@@ -13,7 +14,6 @@ from workers.store.run import (
     RunState,
     TriggerEvent,
     new_run_id,
-    quote_app_id,
 )
 from workers.store.storable import NotStorableError, check_storable
 from workflows.outcome import OutcomeKind

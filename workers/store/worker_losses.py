@@ -3,7 +3,7 @@
 1. A worker has hundreds of runs, and the one that killed it is not known. So a shared loss is charged to all of them,
    and parks none.
 2. A run that lost `SUSPECT_LOSSES` workers without a turn in between is a suspect: it waits in a lane that only
-   isolated processes serve (`workers.process.isolated_runs`).
+   isolated processes serve (`workers.process.isolated_processes`).
 3. Only a loss there, seen by the worker that started the process, counts towards the `MAX_ISOLATED_LOSSES` that park
    it.
 4. A suspect whose process and worker die together, as when a machine fails, is charged with a shared loss. Its pause

@@ -10,8 +10,8 @@ from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanK
 from opentelemetry.trace.propagation import set_span_in_context
 
 from workers.logs import log_context
-from workers.store.repository import LinkedRuns
 from workers.store.run import Accepted, Claim, RunRequest, RunState
+from workers.store.run_repository import LinkedRuns
 from workers.tracing import span_attributes
 from workers.tracing.run_spans import Content, RunSpans, mark_failed
 from workers.tracing.span_ids import SpanIds, parse_traceparent, previous_owner_ids, span_ids_of

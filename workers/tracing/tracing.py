@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from workers.settings import Settings
-from workers.store.repository import LinkedRuns
 from workers.store.run import Accepted, Claim, RunRequest, RunState
+from workers.store.run_repository import LinkedRuns
 from workers.tracing.trace_settings import traces_endpoint
 from workflows.context.redaction import Redactor
 from workflows.outcome import Outcome

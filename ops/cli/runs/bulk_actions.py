@@ -17,7 +17,7 @@ from ops.presenters.amounts import pluralize
 from ops.presenters.printable_text import to_printable
 from ops.presenters.times import format_moment
 from workers.control.bulk_change import BulkResult, change_each
-from workers.control.run_change import RefusedError, RunChange, RunNotFoundError
+from workers.control.change_result import RefusedError, RunChange, RunNotFoundError
 from workers.control.run_effects import WouldRepeatError
 from workers.control.run_replay import ReplayOptions, check_replay
 from workers.settings import Settings

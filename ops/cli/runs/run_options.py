@@ -12,7 +12,7 @@ from ops.cli.command import add_options
 from ops.cli.completion import complete_with, find_apps, find_trigger_names, find_workflows
 from ops.cli.output import exit_with_error
 from ops.cli.parameters import MOMENT
-from workers.control.run_change import RefusedError, RunNotFoundError
+from workers.control.change_result import RefusedError, RunNotFoundError
 from workers.store.run import HoldKind, RunState
 from workers.store.run_filter import RunFilter
 from workflows.outcome import OutcomeKind

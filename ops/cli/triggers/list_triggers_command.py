@@ -18,7 +18,7 @@ from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE, canonical
 
 if TYPE_CHECKING:
     from triggers.control.trigger_entry import ControlContext
-    from triggers.control.trigger_listing import TriggerFilter
+    from triggers.control.trigger_lists import TriggerFilter
 
 STATES = ("active", "paused", "inactive")
 DEFAULT_LIMIT = 1000
@@ -70,7 +70,7 @@ def list_triggers(limit: int, as_json: bool, **options: Any) -> None:
 
 
 def _find_triggers(options: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
-    from triggers.control.trigger_listing import TriggerFilter, iter_triggers
+    from triggers.control.trigger_lists import TriggerFilter, iter_triggers
 
     kind = options["type_"]
     type_ = None if kind is None else canonical_type(kind)
@@ -87,7 +87,7 @@ def _find_triggers(options: Mapping[str, Any], limit: int) -> list[dict[str, Any
 
 
 def _package_triggers(trigger_filter: "TriggerFilter") -> list[dict[str, Any]]:
-    from triggers.control.trigger_listing import list_package_triggers
+    from triggers.control.trigger_lists import list_package_triggers
     from workflows.package.catalog import Catalog, package_directories
 
     settings = load_settings()

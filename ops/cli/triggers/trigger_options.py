@@ -10,7 +10,7 @@ from ops.cli.completion import complete_with, find_apps, find_triggers
 from ops.cli.exit_codes import EXIT_FAILURE, EXIT_USAGE
 from ops.cli.output import exit_with_error
 from ops.cli.session import with_database
-from workers.control.run_change import RefusedError
+from workers.control.change_result import RefusedError
 
 if TYPE_CHECKING:
     from triggers.control.trigger_entry import ControlContext

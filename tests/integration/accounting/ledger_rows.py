@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from accounting.ledger.rows import COLLECTION, OPEN, closed_row
+from accounting.ledger.ledger_rows import COLLECTION, OPEN, closed_row
 from accounting.prices import Price, PriceTable
 from accounting.usage import ModelCall, RunOwner, Tokens
 from workers.store.run_store import RunStore

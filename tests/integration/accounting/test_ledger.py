@@ -11,7 +11,7 @@ import pytest
 from pymongo.errors import ServerSelectionTimeoutError
 
 from accounting.ledger.ledger import Ledger
-from accounting.ledger.rows import COLLECTION
+from accounting.ledger.ledger_rows import COLLECTION
 from accounting.prices import Price, PriceTable
 from accounting.totals.usage_query import UsageFilter, run_totals, usage_totals
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageTotals

@@ -8,7 +8,7 @@ import pytest
 from pymongo import MongoClient
 
 from accounting.ledger.ledger_retention import LedgerRetention
-from accounting.ledger.rows import COLLECTION
+from accounting.ledger.ledger_rows import COLLECTION
 from accounting.totals.rebuild import ensure_indexes, find_differences, rebuild
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import HOURS, STATE, hour_of

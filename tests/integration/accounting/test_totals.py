@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from accounting.billing.outbox import Outbox
 from accounting.ledger.ledger import Ledger
-from accounting.ledger.rows import COLLECTION, NOT_OPEN, WORKER_LOST
+from accounting.ledger.ledger_rows import COLLECTION, NOT_OPEN, WORKER_LOST
 from accounting.totals.rebuild import find_differences, rebuild
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import HOURS, STATE, SUMMED, TOTALS

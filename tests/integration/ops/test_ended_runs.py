@@ -13,8 +13,8 @@ from workers.control.run_cancellation import discard
 from workers.control.run_replay import replay
 from workers.reconciler.run_retention import PRUNED, RunRetention
 from workers.store import ended_counts
+from workers.store.claimed_runs import MongoRunRepository
 from workers.store.ended_counts import WINDOW_MARGIN, EndedRunCounter, RunLabels
-from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
 from workers.store.run_pruner import ROLLUPS

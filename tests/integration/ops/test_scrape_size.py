@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from accounting.ledger.rows import INDEXES
+from accounting.ledger.ledger_rows import INDEXES
 from accounting.totals.usage_query import totals_pipeline
 from ops.exporter.exporter_metrics import StoreCollector
 from ops.exporter.metrics_page import render_text

@@ -11,7 +11,7 @@ import pytest
 from accounting.app_labels import OTHER, AppLabels
 from accounting.infra.snapshot_read import snapshot_read
 from accounting.ledger.ledger import Ledger
-from accounting.ledger.rows import OPEN
+from accounting.ledger.ledger_rows import OPEN
 from accounting.totals.rebuild import rebuild
 from accounting.totals.roll_up import RollUp
 from accounting.totals.sums import HOURS, STATE, TOTALS

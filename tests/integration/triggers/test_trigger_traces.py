@@ -10,7 +10,7 @@ from tests.integration.triggers.stream_bench import StreamBench
 from tests.unit.workers.tracing.span_bench import span_bench
 from triggers.acceptance import Acceptance
 from workers.control.run_replay import replay
-from workers.store.mongo_repository import MongoRunRepository
+from workers.store.claimed_runs import MongoRunRepository
 from workers.store.run import Claim, RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
 from workers.tracing.span_ids import parse_traceparent, span_ids_of

@@ -91,7 +91,7 @@ class RabbitMQ:
         if self.process is not None:
             kill_child_group(self.process)
             await self.process.wait()
-            await wait_until("nobody listens any more", self._has_stopped)  # the script ends before the Erlang process
+            await wait_until("the ports are closed", self._has_stopped)  # the Erlang process outlives the script
 
     async def _has_stopped(self) -> bool:
         return not await is_port_open(self.port)

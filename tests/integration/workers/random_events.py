@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.integration.workers.worker_simulation import ENDS, LONG_AGO, Document, WorkerWorld
+from workers.control.change_result import RefusedError, RunNotFoundError
 from workers.control.run_answers import submit_answer
 from workers.control.run_cancellation import cancel, discard
-from workers.control.run_change import RefusedError, RunNotFoundError
 from workers.control.run_replay import ReplayOptions, replay
 from workers.control.run_retry import retry_now
 from workers.store.run import TERMINAL, Accepted, RunRequest, RunState

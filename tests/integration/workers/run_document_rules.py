@@ -1,4 +1,4 @@
-"""Rules of the run document: they hold for each run in its state, whoever wrote it last."""
+"""Rules of the run document: each state has its own, and every writer keeps them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

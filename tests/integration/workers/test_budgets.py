@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from accounting.budgets.budget import Budget, parse_budget
+from accounting.budgets.budget_reconciler import LOST_DELAY_S, REPEAT_INTERVAL_S
 from accounting.budgets.budget_status import BudgetStatus, read_statuses
 from accounting.budgets.budget_store import BudgetStore
-from accounting.budgets.reconcile import LOST_DELAY_S, REPEAT_INTERVAL_S
 from accounting.budgets.window_store import RESERVATION_TTL_S
 from tests.integration.accounting.budgets.reserving_process import age_windows
 from tests.integration.stage import Document, Stage, relay, wait_until
-from workers.control.run_change import RefusedError
+from workers.control.change_result import RefusedError
 from workers.control.run_retry import retry_now
 
 pytestmark = pytest.mark.integration

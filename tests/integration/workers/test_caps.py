@@ -14,7 +14,7 @@ from tests.integration.workers.test_lanes import hold_runs, insert_runs, max_gap
 from workers.admission.caps import parse_caps
 from workers.store.run_document import as_json
 from workers.store.run_store import RunStore
-from workers.store.start_rates import MAX_EARLY_S
+from workers.store.start_rate_store import MAX_EARLY_S
 
 pytestmark = pytest.mark.integration
 

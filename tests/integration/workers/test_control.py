@@ -9,12 +9,12 @@ import pytest
 from accounting.infra.aio import gather_all
 from tests.integration.stage import Stage, relay
 from workers.control.bulk_change import change_each
+from workers.control.change_result import RefusedError, RunNotFoundError, read_run
 from workers.control.run_cancellation import _end_run, cancel, discard
-from workers.control.run_change import RefusedError, RunNotFoundError, read_run
 from workers.control.run_ids import resolve_run_id
 from workers.control.run_replay import ReplayOptions, find_replays, replay
 from workers.control.run_retry import retry_now
-from workers.store.mongo_repository import MongoRunRepository
+from workers.store.claimed_runs import MongoRunRepository
 from workers.store.run import Claim, Hold, HoldKind, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_filter import RunFilter
 from workers.store.run_selection import Selection

@@ -10,7 +10,7 @@ from accounting.infra.aio import gather_all
 from tests.integration.stage import Document
 from workers.control.run_cancellation import cancel
 from workers.store import debounce
-from workers.store.mongo_repository import MongoRunRepository
+from workers.store.claimed_runs import MongoRunRepository
 from workers.store.run import Accepted, RunRequest, TriggerEvent
 from workers.store.run_document import as_json
 from workers.store.run_store import RunStore

@@ -12,7 +12,7 @@ import pytest
 from tests.integration.stage import wait_until
 from workers.process.heartbeat import Heartbeat
 from workers.settings import Settings
-from workers.store.mongo_repository import MongoRunRepository
+from workers.store.claimed_runs import MongoRunRepository
 from workers.store.run import Claim, RunRequest, TriggerEvent
 from workers.store.run_store import RunStore, connect
 

@@ -14,7 +14,7 @@ from workers.admission.caps import Caps, parse_caps
 from workers.admission.lanes import Lanes
 from workers.admission.limits.all_limits import AllLimits
 from workers.admission.run_admission import Admission
-from workers.store.mongo_repository import FIRST_OF_EACH, MongoRunRepository
+from workers.store.claimed_runs import FIRST_OF_EACH, MongoRunRepository
 from workers.store.run import Claim, RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
 from workers.store.run_store import RunStore

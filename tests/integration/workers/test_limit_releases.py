@@ -16,12 +16,12 @@ from workers.admission.limit_releases import MAX_RELEASED, LimitReleases
 from workers.admission.limits.all_limits import AllLimits
 from workers.admission.run_admission import Admission
 from workers.settings import Settings
+from workers.store.claimed_runs import MongoRunRepository
 from workers.store.held_runs import LIMITS_PIPELINE, heads_pipeline
 from workers.store.limit_name import LimitKind, LimitName, parse_limit
-from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, HoldKind
 from workers.store.run_store import RunStore, connect
-from workers.store.start_rates import StartRates
+from workers.store.start_rate_store import StartRates
 
 pytestmark = pytest.mark.integration
 

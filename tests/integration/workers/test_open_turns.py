@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from tests.integration.stage import Document, Stage, relay, wait_until
+from workers.control.change_result import RefusedError
 from workers.control.run_answers import AnswerResult, submit_answer
 from workers.control.run_cancellation import cancel
-from workers.control.run_change import RefusedError
 from workers.control.run_replay import ReplayOptions, replay
 from workers.reconciler.run_retention import RunRetention
 

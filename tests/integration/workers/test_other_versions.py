@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay, wait_until
+from workers.control.change_result import RefusedError
 from workers.control.run_answers import submit_answer
 from workers.control.run_cancellation import cancel, discard
-from workers.control.run_change import RefusedError
 from workers.control.run_detail import read_run_detail
 from workers.control.run_replay import replay
 from workers.control.run_retry import retry_now
 from workers.control.run_tail import follow_run
 from workers.reconciler.reclaim import Reclaim
+from workers.store.claimed_runs import MongoRunRepository
 from workers.store.ended_counts import EndedRunCounter
 from workers.store.followed_runs import FollowedRuns
-from workers.store.mongo_repository import MongoRunRepository
 from workers.store.queue_counts import QueueReader
 from workers.store.run import RUN_FORMAT, RunRequest, TriggerEvent
 from workers.store.run_store import RunStore

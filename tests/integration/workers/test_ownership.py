@@ -8,7 +8,7 @@ import pytest
 from pymongo.errors import PyMongoError
 
 from accounting.infra.store_errors import is_unavailable
-from workers.store.mongo_repository import MongoRunRepository
+from workers.store.claimed_runs import MongoRunRepository
 from workers.store.run import (
     Accepted,
     Claim,

@@ -17,8 +17,8 @@ from workers.reconciler.reclaim import Reclaim
 from workers.reconciler.reconcile_metrics import ReconcileMetrics
 from workers.reconciler.reconciler import Reconciler
 from workers.settings import Settings
+from workers.store.claimed_runs import MongoRunRepository
 from workers.store.due_runs import NOT_CLAIMED, NOT_LISTED
-from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_batches import BATCH, RunQuery
 from workers.store.run_store import RunStore

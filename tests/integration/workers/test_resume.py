@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay
-from workers.store.mongo_repository import MongoRunRepository
+from workers.store.claimed_runs import MongoRunRepository
 from workers.store.run import Claim
 from workflows.chat.history.transcript import Turn
 

@@ -1,4 +1,4 @@
-"""Retries in the store: the next due time, and the fields that begin anew."""
+"""Retries in the store: the next due time, and the fields that are reset."""
 
 from datetime import timedelta
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration.stage import Document, Stage, relay, wait_until
 from workers.steps.retry_policy import FIRST_DELAY_S
-from workers.store.mongo_repository import MongoRunRepository
+from workers.store.claimed_runs import MongoRunRepository
 
 pytestmark = pytest.mark.integration
 

@@ -13,9 +13,9 @@ import pytest
 from ops.processes.supervisor import PROGRAM
 from tests.integration.model_server import completion, model_server, usage
 from tests.integration.stage import Document, Stage, relay, wait_until
+from workers.control.change_result import RefusedError, RunNotFoundError
 from workers.control.run_answers import AnswerResult, InvalidAnswerError, submit_answer
 from workers.control.run_cancellation import cancel
-from workers.control.run_change import RefusedError, RunNotFoundError
 from workers.settings import as_environment
 
 pytestmark = pytest.mark.integration

@@ -18,7 +18,7 @@ from tests.chaos.own_servers import kill_listener, stage_of_its_own, wait_for_mo
 from tests.integration.stage import Stage
 from triggers.acceptance import Acceptance
 from workers.reconciler.republish import Republish
-from workers.store.mongo_repository import MongoRunRepository
+from workers.store.claimed_runs import MongoRunRepository
 from workers.store.run import Accepted, RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError

@@ -15,9 +15,9 @@ from accounting.infra.aio import gather_all
 from tests.integration.stage import Document, Stage, relay, wait_until
 from tests.integration.workers.test_caps import WORK
 from tests.integration.workers.test_run_inserts import RecordedWakeups, insert_commands
+from workers.control.change_result import RefusedError
 from workers.control.run_answers import submit_answer
 from workers.control.run_cancellation import cancel
-from workers.control.run_change import RefusedError
 from workers.control.run_detail import read_run_detail
 from workers.control.run_replay import replay
 from workers.control.run_retry import retry_now
@@ -26,8 +26,8 @@ from workers.reconciler.reclaim import Reclaim
 from workers.reconciler.reconcile_metrics import ReconcileMetrics
 from workers.reconciler.reconciler import Reconciler
 from workers.settings import Settings
+from workers.store.claimed_runs import MongoRunRepository
 from workers.store.held_runs import HeldRuns
-from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import Accepted, Claim, RunRequest, RunState, TriggerEvent
 from workers.store.run_document import run_document
 from workers.store.run_order import as_head, as_held

@@ -13,9 +13,9 @@ from tests.contracts.test_run_repository import RepositoryUnderTest, RunReposito
 from workers.control.run_cancellation import cancel
 from workers.reconciler.reclaim import Reclaim
 from workers.steps.run_services import UsageLedger
-from workers.store.mongo_repository import MongoRunRepository
-from workers.store.repository import RunRepository
+from workers.store.claimed_runs import MongoRunRepository
 from workers.store.run import RUN_FORMAT, Accepted, RunRequest
+from workers.store.run_repository import RunRepository
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

@@ -8,7 +8,7 @@ import pytest
 from bson import ObjectId
 
 from tests.integration.stage import Stage, relay, wait_until
-from workers.store.mongo_repository import MongoRunRepository
+from workers.store.claimed_runs import MongoRunRepository
 from workers.store.run import Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
 from workflows.context.documents.document_access import DocumentWrite, WriteRefusedError

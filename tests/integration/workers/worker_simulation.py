@@ -14,13 +14,13 @@ from workers.admission.caps import parse_caps
 from workers.admission.lanes import Lanes
 from workers.admission.limits.all_limits import AllLimits
 from workers.admission.run_admission import Admission
+from workers.control.change_result import RefusedError, RunNotFoundError
 from workers.control.run_cancellation import cancel
-from workers.control.run_change import RefusedError, RunNotFoundError
 from workers.reconciler.reconcile_metrics import ReconcileMetrics
 from workers.reconciler.reconciler import Reconciler
 from workers.settings import Settings
+from workers.store.claimed_runs import MongoRunRepository
 from workers.store.limit_name import LimitKind, LimitName
-from workers.store.mongo_repository import MongoRunRepository
 from workers.store.run import TERMINAL, Claim, LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
 from workflows.context.documents.document_access import DocumentWrite

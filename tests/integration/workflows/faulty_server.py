@@ -21,7 +21,7 @@ class FaultyEnd(Enum):
 class FaultyReply:
     """Pieces with pauses (seconds) between them.
 
-    `told` are input and output tokens, which count as served once all pieces are written."""
+    `usage` is input and output tokens, which count as served once all pieces are written."""
 
     pieces: Sequence[bytes | float | FaultyEnd]
     usage: tuple[int, int] = (0, 0)
@@ -91,7 +91,7 @@ def answer(
     stream: bool = False,
     finish: str = "stop",
 ) -> FaultyReply:
-    """Makes a whole good answer; `told` None leaves out its usage."""
+    """Makes a complete answer; `counts` None leaves out its usage."""
     usage = (
         None
         if counts is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from accounting.ledger.rows import closed_row, open_row
+from accounting.ledger.ledger_rows import closed_row, open_row
 from accounting.prices import Price, PriceTable
 from accounting.totals.sums import SUMMED
 from accounting.totals.usage_query import GROUPS, totals_pipeline

@@ -35,7 +35,7 @@ def test_a_call_is_missing_or_unpriced_and_never_both(row: dict[str, Any], missi
 
 
 def test_a_correction_takes_back_the_missing_call_that_was_added() -> None:
-    from accounting.ledger.rows import CORRECTS
+    from accounting.ledger.ledger_rows import CORRECTS
 
     (before, taken_back), (after, added) = additions([{**ROW, "rollup": CORRECTS}])
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from ops.cli.runs import answer_command as asks
 from ops.cli.runs.answer_command import _parse_responses, answer, with_choice_as_text
 from ops.presenters.question_lines import answer_command_line, answer_lines, question_lines
-from workers.control.run_change import RefusedError
+from workers.control.change_result import RefusedError
 
 QUESTIONS: dict[str, Any] = {"kind": "tool", "number": 1, "agent": "A", "turn": 2, "text": "t waits", "tool": "Card"}
 PAY: dict[str, Any] = {

@@ -9,7 +9,7 @@ from ops.cli.runs import bulk_actions
 from ops.cli.runs.run_commands import REPLAY
 from ops.cli.runs.run_options import exit_on_refusal
 from workers.control.bulk_change import BulkResult
-from workers.control.run_change import RefusedError
+from workers.control.change_result import RefusedError
 from workers.control.run_effects import RunEffects, WouldRepeatError, WriteEffect
 
 KEY = "o-7\x1b]0;owned\x07\x9b2J\n\u202e"

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from accounting.budgets.reservation_types import PlannedCall, Settle, reserve_unlimited
-from accounting.ledger.memory import MemoryLedger
+from accounting.ledger.memory_ledger import MemoryLedger
 from accounting.usage import ModelCall
 from tests.unit.workflows.chats import build_chat
 from tests.unit.workflows.packages import load, rule
+from workers.engine import execute
 from workers.local_run.local_lease import LocalLease
-from workers.run_loop import execute
 from workers.steps.execution import RunExecution
-from workers.steps.run_services import NoEvents, RunServices
-from workers.store.memory_repository import MemoryRunRepository
+from workers.steps.run_services import NoObserver, RunServices
+from workers.store.claimed_runs_in_memory import MemoryRunRepository
 from workers.store.memory_runs import MemoryRuns
-from workers.store.repository import RunRepository
 from workers.store.run import Claim, HoldKind, RunRequest, RunState, TriggerEvent
 from workers.store.run_document import Document
+from workers.store.run_repository import RunRepository
 from workflows.chat.agents.built_packages import BuiltPackage
 from workflows.chat.history.transcript import Turn
 from workflows.context.context_loader import ContextSources
@@ -35,7 +35,7 @@ OVERLOADED = {"error": {"status": 429}}
 OnCall = Callable[[PlannedCall], Awaitable[None]]
 
 
-class CountedEvents(NoEvents):
+class CountedEvents(NoObserver):
     def __init__(self) -> None:
         self.names: list[str] = []
 

@@ -34,7 +34,7 @@ def restored_logging(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def record(event: str = "run_claimed", *args: Any, exc_info: Any = None, **extra: Any) -> logging.LogRecord:
-    made = logging.LogRecord("workers.run_loop", logging.INFO, __file__, 1, event, args, exc_info)
+    made = logging.LogRecord("workers.engine", logging.INFO, __file__, 1, event, args, exc_info)
     made.created = 1_770_000_000.123
     vars(made).update(extra)
     return made

@@ -38,7 +38,7 @@ from workflows.package.normal_form.package_model import Package
 
 if TYPE_CHECKING:
     from workers.steps.run_services import GetPackage, UsageLedger
-    from workers.store.repository import RunRepository
+    from workers.store.run_repository import RunRepository
 
 THREADS = ToolThreads(4, name="test-tools")
 

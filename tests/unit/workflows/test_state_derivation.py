@@ -12,7 +12,7 @@ from workflows.context.observers.agent_turn_count import AgentTurnCountTrigger
 from workflows.context.observers.timer_expired import TimerExpiredTrigger
 from workflows.context.observers.tool_response import ToolResponseTrigger
 from workflows.context.observers.ui_response import UiResponseTrigger
-from workflows.context.state.answer_values import AnswerMatch
+from workflows.context.state.answer_match import AnswerMatch
 from workflows.context.state.state_derivation import changes_since, derive_states, take_snapshot
 from workflows.context.state.state_transitions import (
     UNSET,

@@ -15,7 +15,7 @@ from workers.store.limit_name import LimitKind, LimitName
 from workers.store.run import Claim, Hold
 from workers.store.run_order import order_key_of
 from workers.store.run_store import RunStore
-from workers.store.start_rates import StartRates
+from workers.store.start_rate_store import StartRates
 
 # Budgets come first: a run that they refuse or hold must not use a cap or a start of a rate.
 _ADMISSION_ORDER = (LimitKind.BUDGET, LimitKind.APP, LimitKind.WORKFLOW, LimitKind.RATE, LimitKind.ORDER)

@@ -8,9 +8,9 @@ soon spent again.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
+from accounting.budgets.budget_service import BudgetService
 from accounting.budgets.budget_store import BudgetStore, StoredBudget
 from accounting.budgets.effective_budgets import EffectiveBudget, effective_budget
-from accounting.budgets.service import BudgetService
 from accounting.budgets.window_store import WindowStore
 from workers.admission.limits.limit import UNLIMITED, Refused, Released, is_first_start
 from workers.admission.release_policy import rotate_after

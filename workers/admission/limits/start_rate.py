@@ -9,7 +9,7 @@ from workers.admission.release_policy import ReleasePolicy
 from workers.store.held_runs import Head, HeldRuns
 from workers.store.limit_name import LimitKind, LimitName
 from workers.store.run import Claim, Hold
-from workers.store.start_rates import StartRates
+from workers.store.start_rate_store import StartRates
 
 
 class StartRate:

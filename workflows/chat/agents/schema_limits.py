@@ -13,7 +13,8 @@ Schema = Mapping[str, Any]
 class SchemaLimits:
     """Limits of one provider.
 
-    `choices` are types with alternatives, `values` those of literals, `characters` those of all names and values."""
+    `max_choices` counts types with alternatives, `max_values` the values of literals, `max_characters` all names and
+    values."""
 
     max_properties: int
     max_levels: int

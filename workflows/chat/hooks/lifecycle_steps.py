@@ -21,7 +21,7 @@ from workflows.chat.hooks.package_steps import (
     note_step_failure,
     run_in_turn,
 )
-from workflows.chat.package_code.argument_binding import CONTEXT_PARAMETER
+from workflows.chat.package_code.bound_arguments import CONTEXT_PARAMETER
 from workflows.chat.package_code.incidents import make_incident
 from workflows.chat.package_code.invocation import PackageCodeError
 from workflows.chat.routing.state_changes import apply_moment

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from workflows.chat.chat_errors import MAX_REASON_CHARACTERS, StepFailed
 from workflows.chat.chat_state import Conversation, LiveTurn
-from workflows.chat.package_code.argument_binding import (
+from workflows.chat.package_code.bound_arguments import (
     CONTEXT_PARAMETER,
     ArgumentBinding,
     bind_by_name,

@@ -8,7 +8,7 @@ from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError
 from accounting.token_normalization import NORMALIZERS
 from workflows.chat.chat_errors import ModelError
 from workflows.chat.providers.connections import pooled_client
-from workflows.chat.providers.openai_usage import ChatConfig
+from workflows.chat.providers.openai_clients import ChatConfig
 from workflows.chat.providers.prompt_cache import CacheOption, cache_key_parameter
 from workflows.chat.providers.provider import OpenModel, Provider, answer_timeout_s
 from workflows.chat.providers.provider_errors import explain_transport, status_error, unreadable_answer_error

@@ -5,7 +5,7 @@ from functools import partial
 from accounting.token_normalization import NORMALIZERS
 from workflows.chat.providers.connections import pooled_client
 from workflows.chat.providers.openai import client_options, explain
-from workflows.chat.providers.openai_usage import ResponsesConfig
+from workflows.chat.providers.openai_clients import ResponsesConfig
 from workflows.chat.providers.prompt_cache import cache_key_parameter
 from workflows.chat.providers.provider import OpenModel, Provider, answer_timeout_s
 from workflows.models_file import OpenAIResponsesModel

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from workflows.chat.chat_errors import MAX_REASON_CHARACTERS, NeedsHuman, ToolFailed
 from workflows.chat.chat_state import LiveTurn
-from workflows.chat.package_code.argument_binding import CONTEXT_PARAMETER
+from workflows.chat.package_code.bound_arguments import CONTEXT_PARAMETER
 from workflows.chat.package_code.incidents import Incident, make_incident
 from workflows.chat.package_code.invocation import TOOL_TIMEOUT_S, PackageCodeError, invoke
 from workflows.chat.package_code.package_modules import PackageModules

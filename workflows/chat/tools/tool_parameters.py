@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
 from workflows.chat.chat_errors import PackageDefect
-from workflows.chat.package_code.argument_binding import (
+from workflows.chat.package_code.bound_arguments import (
     ANNOTATION_ERRORS,
     CONTEXT_PARAMETER,
     is_context_hint,

@@ -66,7 +66,7 @@ class ConditionError(ValueError):
 class Condition:
     """A compiled condition.
 
-    `names` are as written: the variable may be any of a dotted name's `prefixes`."""
+    `names` are as written: the variable may be any prefix of a dotted name."""
 
     text: str
     names: frozenset[str]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from workflows.context.state.answer_values import AnswerMatch
+from workflows.context.state.answer_match import AnswerMatch
 from workflows.context.state.state_transitions import ObservedToolResult, StateTrigger, TriggerMatch, TurnObservation
 from workflows.package.readers.section import Section
 from workflows.package.readers.variables.answer_match_reader import BadMatchError, read_answer_match

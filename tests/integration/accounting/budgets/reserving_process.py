@@ -10,11 +10,11 @@ from typing import Any
 from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.budgets.budget import Budget, parse_budget
+from accounting.budgets.budget_service import BudgetService
 from accounting.budgets.budget_status import BudgetStatus, read_statuses
 from accounting.budgets.budget_store import BudgetStore
 from accounting.budgets.reservation_types import PlannedCall, Settle
-from accounting.budgets.run_budgets import RunBudgets
-from accounting.budgets.service import BudgetService
+from accounting.budgets.run_reservations import RunBudgets
 from accounting.budgets.window_accounts import ReserverIdentity
 from accounting.ledger.ledger import Ledger
 from accounting.prices import Price, PriceTable

@@ -9,12 +9,12 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from accounting.budgets.budget_options import BudgetOptions
+from accounting.budgets.budget_reconciler import FOLD_DELAY_S, LOST_DELAY_S, BudgetReconciler
 from accounting.budgets.budget_status import read_statuses
-from accounting.budgets.reconcile import FOLD_DELAY_S, LOST_DELAY_S, BudgetReconciler
 from accounting.budgets.reservation_types import BudgetBusyError, BudgetExhaustedError
 from accounting.budgets.window_store import RESERVATION_TTL_S
 from tests.integration.accounting.budgets.reserving_process import ReservingProcess, recorded_spending, set_budget
-from tests.integration.accounting.budgets.test_run_budgets import LossyWindowStore
+from tests.integration.accounting.budgets.test_run_reservations import LossyWindowStore
 from workers.store.run_store import RunStore
 
 pytestmark = pytest.mark.integration

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from accounting.budgets.budget_reconciler import BudgetReconciler
 from accounting.budgets.budget_status import read_statuses
 from accounting.budgets.budget_store import BudgetStore
-from accounting.budgets.reconcile import BudgetReconciler
 from tests.integration.accounting.budgets.reserving_process import ReservingProcess, budget, set_budget
 from workers.store.run_store import RunStore
 

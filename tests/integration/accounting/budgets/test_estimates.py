@@ -9,8 +9,8 @@ import pytest
 from pymongo import AsyncMongoClient
 
 from accounting.budgets.budget_options import BudgetOptions
+from accounting.budgets.budget_reconciler import BudgetReconciler
 from accounting.budgets.estimates import DEFAULT_ANSWER_TOKENS, ESTIMATES, MAX_OBSERVATIONS, EstimateKey, EstimateStore
-from accounting.budgets.reconcile import BudgetReconciler
 from accounting.budgets.reservation_types import BudgetExhaustedError
 from tests.integration.accounting.budgets.reserving_process import (
     ReservingProcess,

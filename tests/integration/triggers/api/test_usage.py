@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from accounting.ledger.rows import COLLECTION
+from accounting.ledger.ledger_rows import COLLECTION
 from accounting.totals.roll_up import RollUp
 from accounting.totals.usage_query import UsageFilter, usage_totals
 from accounting.usage import UsageTotals

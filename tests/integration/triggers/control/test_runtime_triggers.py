@@ -15,13 +15,13 @@ from triggers.control.trigger_errors import (
     UnknownTriggerError,
     UnknownWorkflowError,
 )
-from triggers.control.trigger_listing import TriggerFilter
+from triggers.control.trigger_lists import TriggerFilter
 from triggers.control.trigger_names import find_exact, find_runtime_trigger, find_trigger
 from triggers.control.trigger_pauses import pause
 from triggers.control.trigger_view import show
 from triggers.register.trigger import Trigger
 from triggers.role_context import RoleContext
-from workers.control.run_change import RefusedError
+from workers.control.change_result import RefusedError
 
 pytestmark = pytest.mark.integration
 

@@ -6,7 +6,7 @@ from tests.integration.triggers.control.trigger_bench import FORM, create_test_t
 from triggers.control.trigger_errors import UnknownTriggerError
 from triggers.control.trigger_names import find_trigger
 from triggers.role_context import RoleContext
-from workers.control.run_change import RefusedError
+from workers.control.change_result import RefusedError
 
 pytestmark = pytest.mark.integration
 

@@ -8,7 +8,7 @@ from triggers.control.trigger_names import find_trigger
 from triggers.control.trigger_pauses import end_pause, pause
 from triggers.control.trigger_view import show
 from triggers.role_context import RoleContext
-from workers.control.run_change import RefusedError
+from workers.control.change_result import RefusedError
 
 pytestmark = pytest.mark.integration
 

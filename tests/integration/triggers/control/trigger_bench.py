@@ -9,7 +9,7 @@ from typing import Any
 from tests.integration.stage import relay, write_package
 from triggers.control.runtime_triggers import create_trigger
 from triggers.control.trigger_entry import TriggerEntry
-from triggers.control.trigger_listing import TriggerFilter, iter_triggers
+from triggers.control.trigger_lists import TriggerFilter, iter_triggers
 from triggers.role_context import RoleContext, open_role_context
 from workers.settings import Settings
 

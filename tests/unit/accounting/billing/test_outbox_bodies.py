@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting.billing.outbox import MAX_BYTES, MAX_EVENTS, build_bodies
-from accounting.ledger.rows import CORRECTS
+from accounting.ledger.ledger_rows import CORRECTS
 from tests.unit.accounting.billing.rows import AT, row
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from accounting.budgets.alerts import describe_spent
 from accounting.budgets.budget import parse_budget
+from accounting.budgets.budget_alerts import describe_spent
 from accounting.budgets.budget_store import StoredBudget
 from accounting.budgets.effective_budgets import BudgetWindow, EffectiveBudget, effective_budgets
 

@@ -13,9 +13,9 @@ from tests.unit.triggers.property_settings import without_deadline
 from triggers.acceptance import Acceptance
 from triggers.gateway.gateway_metrics import GatewayMetrics
 from triggers.gateway.http_problems import ProblemError
+from triggers.gateway.trigger_address import TriggerAddress
 from triggers.gateway.trigger_intake import MAX_EVENT_ID_LENGTH, TriggerIntake, normalize_event_id
 from triggers.gateway.trigger_lookup import TriggerLookup, TriggerTarget
-from triggers.gateway.trigger_request import TriggerAddress
 from triggers.register.trigger import Trigger
 from triggers.register.trigger_stats import TriggerStats
 from triggers.register.trigger_store import TriggerStore

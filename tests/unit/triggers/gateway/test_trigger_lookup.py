@@ -9,8 +9,8 @@ from pymongo.errors import AutoReconnect
 
 from tests.trigger_packages import package_with_triggers
 from triggers.gateway.http_problems import ProblemError
+from triggers.gateway.trigger_address import TriggerAddress
 from triggers.gateway.trigger_lookup import TriggerLookup
-from triggers.gateway.trigger_request import TriggerAddress
 from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import TriggerStore
 from workflows.package.trigger_specs.form_spec import FormSpec

@@ -1,6 +1,6 @@
 """The release policy: releases are distributed evenly, in order and in turn, within the room of each limit."""
 
-from accounting.budgets.service import HELD_BY_PREFIX
+from accounting.budgets.budget_service import HELD_BY_PREFIX
 from workers.admission.limit_releases import RELEASED_HERE
 from workers.admission.release_policy import deal, rotate_after
 from workers.store.limit_name import LimitKind, LimitName, parse_limit

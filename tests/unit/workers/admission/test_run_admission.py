@@ -10,7 +10,7 @@ from tests.contracts.test_run_repository import request
 from workers.admission.lanes import Lanes
 from workers.admission.limits.limit import Refused
 from workers.admission.run_admission import Admission
-from workers.store.memory_repository import MemoryRunRepository
+from workers.store.claimed_runs_in_memory import MemoryRunRepository
 from workers.store.memory_runs import MemoryRuns
 from workers.store.run import Claim, Hold, HoldKind, RunState
 

@@ -22,7 +22,7 @@ TOOL = [{"agent": "A", "file": "work.py", "function": "work"}]
 
 
 class SlowPackages:
-    """Imports of `slow` packages stop at their first line until `let_go`."""
+    """Imports of `slow` packages stop at their first line until `finish_build`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

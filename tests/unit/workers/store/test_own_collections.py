@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import workers
-from accounting.ledger.rows import COLLECTION
+from accounting.ledger.ledger_rows import COLLECTION
 from workers.store.own_collections import OWN_COLLECTIONS, refusal_reason
 
 SOURCES = Path(workers.__file__).parent.parent

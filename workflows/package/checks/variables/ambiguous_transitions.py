@@ -11,7 +11,7 @@ from workflows.context.observers.lifecycle import LifecycleTrigger
 from workflows.context.observers.tool_call import ToolCallTrigger
 from workflows.context.observers.tool_response import ToolResponseTrigger
 from workflows.context.observers.ui_response import UiResponseTrigger
-from workflows.context.state.answer_values import AnswerMatch
+from workflows.context.state.answer_match import AnswerMatch
 from workflows.context.state.state_transitions import StateTrigger, Transition, Unset
 from workflows.context.values.value_types import is_same_value, value_key
 from workflows.package.checks.file_places import variable_place, variables_file

@@ -5,7 +5,7 @@ Forms: `{equals: …}`, `{in: [...]}` or `{any: true}`.
 
 from typing import Any
 
-from workflows.context.state.answer_values import AnswerMatch
+from workflows.context.state.answer_match import AnswerMatch
 from workflows.package.readers.section import Section
 
 MATCH_FIELDS = ("equals", "in", "any")

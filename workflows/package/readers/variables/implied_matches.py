@@ -11,7 +11,7 @@ from typing import Any
 
 from workflows.context.observers.tool_response import ToolResponseTrigger
 from workflows.context.observers.ui_response import UiResponseTrigger
-from workflows.context.state.answer_values import AnswerMatch
+from workflows.context.state.answer_match import AnswerMatch
 from workflows.context.state.state_transitions import UNSET, StateTrigger, Transition, Unset
 from workflows.context.values.value_types import ValueType, value_key
 from workflows.package.findings import Findings

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Optional
 import pytest
 
 from workflows.chat.chat_errors import PackageDefect
-from workflows.chat.package_code.argument_binding import CONTEXT_PARAMETER, bind_by_name, bind_by_position
+from workflows.chat.package_code.bound_arguments import CONTEXT_PARAMETER, bind_by_name, bind_by_position
 from workflows.context.context_variables import ContextVariables
 
 NAMES = (CONTEXT_PARAMETER, "app_id", "error")

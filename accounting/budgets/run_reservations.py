@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from pymongo.errors import PyMongoError
 
-from accounting.budgets.alerts import describe_spent, log_alert, thresholds_reached
 from accounting.budgets.budget import Unit, format_amount
+from accounting.budgets.budget_alerts import describe_spent, log_alert, thresholds_reached
+from accounting.budgets.budget_service import HELD_BY_PREFIX, BudgetService
 from accounting.budgets.effective_budgets import BudgetWindow, EffectiveBudget
 from accounting.budgets.reservation_types import (
     BudgetBusyError,
@@ -20,7 +21,6 @@ from accounting.budgets.reservation_types import (
     PlannedCall,
     Settle,
 )
-from accounting.budgets.service import HELD_BY_PREFIX, BudgetService
 from accounting.budgets.window_accounts import Account, AccountClosedError, WindowSpentError
 from accounting.usage import ModelCall
 

@@ -81,7 +81,7 @@ class RunChanges:
         *,
         remaining: Sequence[Mapping[str, Any]],
     ) -> bool:
-        """Adds the answer. Queues the run if no question is `left`.
+        """Adds the answer. Queues the run if no question is `remaining`.
 
         Each owner has another token, so a token identifies its questions.
         """

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.integration.triggers.control.trigger_bench import FORM, create_test_trigger, ids
-from triggers.control.trigger_listing import TriggerFilter, iter_triggers
+from triggers.control.trigger_lists import TriggerFilter, iter_triggers
 from triggers.control.trigger_names import find_trigger
 from triggers.control.trigger_pauses import pause
 from triggers.control.trigger_view import show

@@ -6,7 +6,7 @@ import pytest
 from starlette.requests import Request
 
 from triggers.gateway.http_problems import ProblemError
-from triggers.gateway.trigger_request import TriggerAddress, build_event, check_app
+from triggers.gateway.trigger_address import TriggerAddress, build_event, check_app
 from triggers.register.trigger import is_for_app
 from workflows.package.trigger_specs.webhook_spec import Verification, WebhookSpec
 

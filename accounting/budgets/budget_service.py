@@ -16,8 +16,8 @@ from typing import Any
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
-from accounting.budgets.alerts import BudgetAlerts, describe_spent
 from accounting.budgets.budget import Budget, Unit
+from accounting.budgets.budget_alerts import BudgetAlerts, describe_spent
 from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_store import BudgetStore
 from accounting.budgets.effective_budgets import BudgetCache, BudgetWindow, EffectiveBudget

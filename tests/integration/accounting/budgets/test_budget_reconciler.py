@@ -10,15 +10,15 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from accounting.budgets.budget_options import BudgetOptions
-from accounting.budgets.budget_status import read_statuses
-from accounting.budgets.effective_budgets import BudgetWindow
-from accounting.budgets.reconcile import (
+from accounting.budgets.budget_reconciler import (
     FOLD_DELAY_S,
     LOST_DELAY_S,
     REPEAT_INTERVAL_S,
     WINDOW_RETENTION,
     BudgetReconciler,
 )
+from accounting.budgets.budget_status import read_statuses
+from accounting.budgets.effective_budgets import BudgetWindow
 from accounting.budgets.window_store import RESERVATION_TTL_S, ProcessShare, WindowReply, WindowStore
 from tests.integration.accounting.budgets.reserving_process import (
     ReservingProcess,

@@ -25,7 +25,7 @@ from accounting.budgets.budget_store import BudgetStore
 from accounting.budgets.effective_budgets import effective_budget
 from accounting.budgets.estimates import EstimateStore
 from accounting.budgets.window_store import COLLECTION, UPDATE_IS_HELD, Document, WindowStore, sum_recorded_before
-from accounting.ledger.rows import COLLECTION as ROWS
+from accounting.ledger.ledger_rows import COLLECTION as ROWS
 
 log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from workers.store.rate import Rate
-from workers.store.start_rates import free_starts
+from workers.store.start_rate_store import free_starts
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from accounting.ledger.ledger import EarlierCalls
-from accounting.ledger.rows import NON_MODEL_ERRORS, OPEN, Row, closed_row, open_row
+from accounting.ledger.ledger_rows import NON_MODEL_ERRORS, OPEN, Row, closed_row, open_row
 from accounting.prices import PriceTable
 from accounting.totals.sums import SUMMED, sums_of
 from accounting.usage import BegunCall, ModelCall, RunOwner, UsageTotals

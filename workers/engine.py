@@ -2,12 +2,12 @@
 
 from workers.steps.execution import RunExecution
 from workers.steps.finalize import finalize
-from workers.steps.lease import under_lease
+from workers.steps.load_run import load_package, load_run_context, resume_transcript
 from workers.steps.release import release
-from workers.steps.resume import load_package, load_run_context, resume_transcript
 from workers.steps.run_failures import failure_as_outcome
 from workers.steps.run_services import RunServices
 from workers.steps.turns import chat_time, take_turns
+from workers.steps.under_lease import under_lease
 from workers.store.run import Claim
 
 

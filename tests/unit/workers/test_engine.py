@@ -13,8 +13,8 @@ from pymongo.errors import AutoReconnect, OperationFailure
 from accounting.budgets.reservation_types import BudgetHoldError, PlannedCall
 from tests.unit.workers.engine_bench import OVERLOADED, Bench, bench_of
 from tests.unit.workflows.packages import write_package, write_tool
-from workers.store.repository import LinkedRuns
 from workers.store.run import Claim
+from workers.store.run_repository import LinkedRuns
 from workers.tracing.tracing import NoTracing
 from workflows.chat.chat_errors import PackageDefect
 from workflows.context.documents.document_access import WriteRefusedError, WriteTooSlowError

@@ -29,7 +29,7 @@ from pymongo.errors import PyMongoError
 
 from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings, as_environment
-from workers.store.mongo_repository import BEATS_PER_LEASE, MongoRunRepository
+from workers.store.claimed_runs import BEATS_PER_LEASE, MongoRunRepository
 from workers.store.run import Claim, LeaseLostError, run_labels
 from workers.store.run_store import RunStore
 from workers.store.worker_losses import WorkerLosses

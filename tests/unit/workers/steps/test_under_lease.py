@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 
-from workers.steps.lease import clear_cancellation
+from workers.steps.under_lease import clear_cancellation
 
 
 async def test_what_a_library_has_swallowed_does_not_make_the_next_run_look_cancelled() -> None:
