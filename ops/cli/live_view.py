@@ -74,7 +74,7 @@ class LiveView:
 
 
 class _PatientFile:
-    """Who reads may be gone, as `head` is after ten lines. Rich would end the process; the run goes on without him."""
+    """Ignores a reader that has gone, as `head` does after ten lines. Rich would end the process."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ops.console.context import Form
-from ops.presenters.answer_parsing import MAX_NUMBER_DIGITS, MAX_QUESTION_ID_LENGTH, parse_answer_value
+from ops.presenters.answer_inputs import MAX_NUMBER_DIGITS, MAX_QUESTION_ID_LENGTH, parse_answer_value
 from triggers.gateway.http_problems import ProblemError
 from triggers.gateway.request_body import parse_json
 from workers.control.open_questions import is_named, question_key, question_name, waiting_questions

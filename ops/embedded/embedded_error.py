@@ -1,4 +1,4 @@
-"""What stops the servers from being used, ours or the given ones."""
+"""The error of servers that cannot be used, embedded or configured."""
 
 
 class EmbeddedError(Exception):

@@ -72,7 +72,7 @@ def mongod_argv(binary: ServerBinary, *, folder: Path, port: int) -> list[str]:
 
 
 async def _try_become_primary(admin: AsyncDatabase[dict[str, Any]], port: int, folder: Path) -> bool:
-    """One step; true when our own server (a stranger may have taken the port) accepts writes."""
+    """Takes one step. Returns true when the embedded server, and not another one on its port, accepts writes."""
     member = f"{LOOPBACK}:{port}"
     try:
         if not await is_own_server(admin, folder):
@@ -91,10 +91,10 @@ async def _try_become_primary(admin: AsyncDatabase[dict[str, Any]], port: int, f
 async def _repair_replica_set(admin: AsyncDatabase[dict[str, Any]], member: str, code: int | None) -> None:
     try:
         if code == _CODE_NOT_INITIALIZED:
-            # While an existing set is still being loaded this says AlreadyInitialized and changes nothing.
+            # While an existing set is being loaded, this fails with AlreadyInitialized and changes nothing.
             await admin.command("replSetInitiate", {"_id": REPLICA_SET, "members": [{"_id": 0, "host": member}]})
         elif code == _CODE_NOT_A_MEMBER:
-            # The port changed since the last start: to the set we are not the member that it knows.
+            # The port changed since the last start, so this server is not the configured member.
             config = (await admin.command("replSetGetConfig"))["config"]
             config["members"] = [config["members"][0] | {"host": member}]
             await admin.command("replSetReconfig", config | {"version": config["version"] + 1}, force=True)

@@ -1,4 +1,4 @@
-"""The embedded Redis: how it is started and when it is ready."""
+"""The embedded Redis: its command line and its readiness check."""
 
 import asyncio
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def redis_argv(binary: ServerBinary, *, folder: Path, port: int) -> list[str]:
 
 
 async def _is_own_and_loaded(client: Redis, folder: Path) -> bool:
-    """A stranger who took our port has another directory; while the file is loaded, PING fails."""
+    """Checks the directory, since another server may have taken the port. PING fails while the file is loaded."""
     try:
         await client.ping()
         settings = await client.config_get("dir")

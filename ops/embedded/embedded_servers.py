@@ -1,4 +1,4 @@
-"""The embedded servers as one context: real Redis and real MongoDB, for as long as we live."""
+"""The embedded servers as one context: real Redis and real MongoDB, for the life of this process."""
 
 import asyncio
 import os
@@ -62,7 +62,7 @@ async def _run_servers(servers: list[EmbeddedServer], data_dir: DataDir) -> Asyn
                 await server.stop()
             await asyncio.gather(*watching, return_exceptions=True)
         finally:
-            for server in servers:  # cancelled while stopping: nobody waits for a grace any more
+            for server in servers:  # cancelled while stopping: no caller waits for a grace
                 server.kill()
 
 

@@ -9,7 +9,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def find_free_port(preferred: int | None = None) -> int:
-    """The preferred port if nobody has it, else one that nobody has; someone may still be faster than us."""
+    """Returns the preferred port if it is free, else another free one. Another process may still take it first."""
     for candidate in (preferred, 0):
         if candidate is not None and (port := _try_bind(candidate)):
             return port
@@ -28,7 +28,7 @@ def _try_bind(port: int) -> int:
 
 
 async def wait_port_open(port: int, is_alive: Callable[[], bool] = lambda: True) -> bool:
-    """True when somebody listens, false when it is no use waiting any more."""
+    """Returns true when the port is open, false when the process has died."""
     while is_alive():
         if await is_port_open(port):
             return True

@@ -1,7 +1,7 @@
-"""Telling a stopped replica set of one that its port has changed.
+"""A stopped replica set of one is reconfigured for a changed port.
 
 A mongod whose own address is not in its configuration connects to the address that is, to see whether it is
-itself. If somebody else has that port now and stays silent, this takes 30 s. So the configuration is changed
+itself. If another process has that port and stays silent, this takes 30 s. So the configuration is changed
 first, as MongoDB's manual does it for an unavailable set: by a mongod that runs alone on the same files.
 """
 
@@ -45,7 +45,7 @@ def direct_client(port: int) -> AsyncMongoClient[dict[str, Any]]:
 
 
 async def is_own_server(admin: AsyncDatabase[dict[str, Any]], folder: Path) -> bool:
-    """Whether this server is ours: a stranger may have been faster on the port that we chose."""
+    """Checks that this is the embedded server: another process may have taken the chosen port."""
     options = await admin.command("getCmdLineOpts")
     return bool(options["parsed"].get("storage", {}).get("dbPath") == str(folder))
 

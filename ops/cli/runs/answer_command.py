@@ -14,7 +14,7 @@ from ops.cli.parameters import parse_json_option
 from ops.cli.runs.answer_prompts import print_questions, prompt_answer, prompt_question
 from ops.cli.runs.run_options import answerer_name, exit_on_refusal
 from ops.cli.session import open_wakeups, with_database
-from ops.presenters.answer_parsing import MAX_NUMBER_DIGITS, MAX_QUESTION_ID_LENGTH, parse_answer_value
+from ops.presenters.answer_inputs import MAX_NUMBER_DIGITS, MAX_QUESTION_ID_LENGTH, parse_answer_value
 from ops.presenters.question_lines import answer_result_text, waiting_text
 from workers.control.change_result import RefusedError, RunNotFoundError
 from workers.control.open_questions import is_named, question_key, question_name, waiting_questions

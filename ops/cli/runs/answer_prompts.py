@@ -7,7 +7,7 @@ import click
 
 from ops.cli.output import exit_with_error
 from ops.cli.parameters import JsonArgumentError, parse_json_object
-from ops.presenters.answer_parsing import parse_answer_value
+from ops.presenters.answer_inputs import parse_answer_value
 from ops.presenters.printable_text import to_printable
 from ops.presenters.question_lines import single_question_lines
 from workers.control.open_questions import question_key, question_name
