@@ -31,9 +31,9 @@ LEASE_S = 3
 HANGING_SERVER = """
 import subprocess
 from datetime import timedelta
-from workers.process import isolated_runs
+from workers.process import isolated_processes
 
-start_server, started = isolated_runs.start_server, []
+start_server, started = isolated_processes.start_server, []
 
 def start_hanging_server(settings):
     started.append(settings)
@@ -41,8 +41,8 @@ def start_hanging_server(settings):
         return start_server(settings)
     return subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-isolated_runs.START_TIMEOUT_S, isolated_runs.RETRY_DELAY = 10.0, timedelta(0)
-isolated_runs.start_server = start_hanging_server
+isolated_processes.START_TIMEOUT_S, isolated_processes.RETRY_DELAY = 10.0, timedelta(0)
+isolated_processes.start_server = start_hanging_server
 """
 
 
