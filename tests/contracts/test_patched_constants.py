@@ -32,7 +32,10 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("integration/workers/test_worker_health.py", "workers.process.worker.MIN_STUCK_S"): WHOLE_WORKER,
     ("integration/workers/test_worker_memory.py", "workers.process.memory_watch.CHECK_INTERVAL_S"): WHOLE_WORKER,
     ("integration/workers/test_worker_memory.py", "workers.process.memory_watch.MIN_UPTIME_S"): WHOLE_WORKER,
-    ("integration/workers/test_isolated_processes.py", "workers.process.isolated_processes.START_TIMEOUT_S"): WHOLE_WORKER,
+    (
+        "integration/workers/test_isolated_processes.py",
+        "workers.process.isolated_processes.START_TIMEOUT_S",
+    ): WHOLE_WORKER,
     ("integration/workers/test_isolated_processes.py", "workers.process.isolated_processes.RETRY_DELAY"): WHOLE_WORKER,
     ("integration/ops/test_store_snapshot.py", "workers.store.queue_counts.MAX_OLDEST_RUNS"): STORE_ROOM,
     ("integration/ops/console/test_console.py", "workers.control.run_detail.MAX_BYTES"): STORE_ROOM,

@@ -1,6 +1,6 @@
 """Watched triggers: those that need a stream, and why others are inactive."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -57,12 +57,6 @@ def inactive_reason(trigger: Trigger, *, own_database: str) -> str | None:
     if not trigger.apps and spec.app_id is None:
         return "names neither apps nor app_id"
     return None
-
-
-def inactive_reasons(triggers: Iterable[Trigger], *, own_database: str) -> Mapping[str, str]:
-    """Maps the ids of inactive triggers to their reasons."""
-    reasons = {trigger.id: inactive_reason(trigger, own_database=own_database) for trigger in triggers}
-    return {id_: reason for id_, reason in reasons.items() if reason is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from accounting.infra.aio import gather_all
 from workers.admission.caps import Caps
 from workers.admission.limits.all_limits import AllLimits
+from workers.admission.limits.budget_limit import BudgetLimit
 from workers.admission.release_policy import rotate_after
 from workers.store.held_runs import HeldRuns
 from workers.store.limit_name import LimitKind, LimitName
@@ -60,20 +61,31 @@ class LimitReleases:
                 left = MAX_RELEASED - counts.total()
                 if left <= 0:
                     return counts
-                counts[limit.hold_kind.value] += await self._release(limit, min(room, left))
+                counts[limit.hold_kind.value] += await release_and_wake(
+                    self._limits, limit, min(room, left), last_app=self._last_app, wakeups=self._wakeups
+                )
                 self._last_limit = str(limit)
         return +counts
 
-    async def _release(self, limit: LimitName, count: int) -> int:
-        if count <= 0:
-            return 0
-        released = await self._limits.release(limit, count=count, after=self._last_app.get(limit, ""))
-        self._last_app[limit] = released.last_app
-        for run_id in released.run_ids:
-            self._wakeups.send(run_id)
-        if released.run_ids:
-            log.info("runs_released", extra={"by": str(limit), "count": len(released.run_ids)})
-        return len(released.run_ids)
+
+async def release_and_wake(
+    limits: AllLimits | BudgetLimit,
+    limit: LimitName,
+    count: int,
+    *,
+    last_app: dict[LimitName, str],
+    wakeups: WakeupSender,
+) -> int:
+    """Releases at most `count` runs and sends their wake-ups. `last_app` keeps the turn of the apps between passes."""
+    if count <= 0:
+        return 0
+    released = await limits.release(limit, count=count, after=last_app.get(limit, ""))
+    last_app[limit] = released.last_app
+    for run_id in released.run_ids:
+        wakeups.send(run_id)
+    if released.run_ids:
+        log.info("runs_released", extra={"by": str(limit), "count": len(released.run_ids)})
+    return len(released.run_ids)
 
 
 def _chunks(names: list[str], size: int) -> list[list[str]]:

@@ -14,7 +14,7 @@ from pymongo.write_concern import WriteConcern
 
 from accounting.infra.aio import gather_all
 from workers.store.debounce import Debounce, with_debounce
-from workers.store.run import UNFINISHED, Accepted, RunRequest, RunState, run_id_at
+from workers.store.run import Accepted, RunRequest, RunState, run_id_at
 from workers.store.run_document import Document, run_document
 from workers.store.run_filter import EVERYTHING, RunFilter
 from workers.store.run_indexes import OBSOLETE_RUN_INDEXES, RUN_INDEXES, TURN_INDEXES
@@ -188,17 +188,6 @@ class RunStore:
         """Reads turns of all runs, without events, in the order of writing."""
         found = self.turns.find({}, {"events": 0, **WITHOUT_STEPS}).sort("$natural", DESCENDING).limit(limit)
         return [*reversed(await found.to_list(None))]
-
-    async def find_unfinished(
-        self, workflow: str, trigger: str, app_id: str, *, other_than: str | None = None, limit: int
-    ) -> Sequence[Document]:
-        """Finds queued and running runs of this trigger and app, newest first.
-
-        Reads id, state, hold and `not_before`. `other_than`: a dedupe key to leave out.
-        """
-        query = {**_of_trigger(workflow, trigger, app_id, UNFINISHED), "dedupe_key": {"$ne": other_than}}
-        found = self.runs.find(query, dict.fromkeys(("state", "hold", "not_before"), 1), hint=_BY_TRIGGER)
-        return await found.sort("_id", DESCENDING).limit(limit).to_list(None)
 
     async def count_recent_failures(
         self, workflow: str, trigger: str, app_id: str, *, up_to: int, since: datetime | None = None

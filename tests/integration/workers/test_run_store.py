@@ -68,22 +68,6 @@ async def of_trigger(store: RunStore, *states: str, app: str = "acme", trigger: 
     return run_ids
 
 
-async def test_the_unfinished_runs_of_a_trigger_and_app_come_newest_first(store: RunStore) -> None:
-    run_ids = await of_trigger(store, "queued", "succeeded", "running", "needs_human", "parked", "queued", "queued")
-    await of_trigger(store, "queued", app="globex")
-    await of_trigger(store, "queued", trigger="other")
-    newest = await store.find(run_ids[6])
-    assert newest is not None
-
-    found = await store.find_unfinished("Digest", "test", "acme", other_than=newest["dedupe_key"], limit=2)
-
-    assert found == [
-        {"_id": run_ids[5], "state": "queued", "hold": None, "not_before": None},
-        {"_id": run_ids[2], "state": "running", "hold": None, "not_before": None},
-    ]
-    assert len(await store.find_unfinished("Digest", "test", "acme", limit=10)) == 4
-
-
 @pytest.mark.parametrize(
     ("states", "failures"),
     [
@@ -107,14 +91,11 @@ async def test_failures_in_a_row_are_those_since_the_last_success(
 async def test_queries_about_a_trigger_read_no_more_than_they_return(store: RunStore) -> None:
     await of_trigger(store, *["failed", "queued", "parked", "succeeded"] * 20)
 
-    failures = await plan_of(store, lambda: store.count_recent_failures("Digest", "test", "acme", up_to=LIMIT))
-    await store.database.drop_collection("system.profile")
-    unfinished = await plan_of(store, lambda: store.find_unfinished("Digest", "test", "acme", limit=LIMIT))
+    plan = await plan_of(store, lambda: store.count_recent_failures("Digest", "test", "acme", up_to=LIMIT))
 
-    for plan in (failures, unfinished):
-        assert plan["docsExamined"] <= LIMIT
-        assert plan["keysExamined"] <= LIMIT + 4
-        assert "hasSortStage" not in plan
+    assert plan["docsExamined"] <= LIMIT
+    assert plan["keysExamined"] <= LIMIT + 4
+    assert "hasSortStage" not in plan
 
 
 async def test_an_index_of_an_older_version_is_dropped_also_by_many_at_once(store: RunStore) -> None:

@@ -45,17 +45,6 @@ def is_smaller_than(max_bytes: int, value: Any) -> bool:
     return count_values(value, max_bytes, with_keys=True) <= max_bytes
 
 
-def nests_at_most(levels: int, value: Any) -> bool:
-    """For a value whose weight is bounded: it is walked level by level."""
-    level = [value]
-    for _ in range(levels + 1):
-        nested = [item for item in level if isinstance(item, Mapping | list | tuple)]
-        if not nested:
-            return True
-        level = [inner for item in nested for inner in (item.values() if isinstance(item, Mapping) else item)]
-    return False
-
-
 def check_context_size(values: Mapping[str, Any]) -> None:
     """Raises TooLargeError with the names of the largest values."""
     sizes = {name: _json_size(value) for name, value in values.items()}
