@@ -1,7 +1,8 @@
 """Reclaim: takes running runs with expired leases from their lost workers.
 
 A reclaimed run is queued again and resumes after its last committed turn. `workers.store.worker_losses` decides what it
-is charged with, and when it is parked instead. A run with a cancellation request ends here.
+is charged with, and when it is parked instead. A run with a cancellation request ends here. `republish`, later in the
+same pass, sends the wake-ups.
 
 The end of the lease, the token and the state are part of the write, so it matches nothing after a renewal, an end or
 another reconciler's write.

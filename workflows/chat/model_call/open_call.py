@@ -34,6 +34,7 @@ MessagePart = Mapping[str, Any]
 
 
 async def reserve_budget(live: LiveTurn, planned: PlannedCall) -> Settle:
+    """Reserves room for the call; in a worker by `accounting.budgets.run_reservations.RunBudgets.reserve`."""
     target = f"for {live.asker} in turn {live.number}"
     try:
         async with asyncio.timeout(live.chat.timeouts.budget_s):
