@@ -24,7 +24,7 @@ from triggers.api.run_queries import find_newest_runs
 from triggers.control.trigger_lists import TriggerFilter
 from workers.store.run import HoldKind, RunState
 from workers.store.run_filter import RunFilter
-from workers.store.run_lists import RunLists
+from workers.store.run_reads import RunLists
 from workers.store.run_store import RunStore
 
 RECENT_PERIOD = timedelta(hours=24)

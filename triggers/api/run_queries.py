@@ -18,8 +18,7 @@ from workers.control.run_replay import find_replays
 from workers.store.run import HoldKind, RunState
 from workers.store.run_document import as_json
 from workers.store.run_filter import RunFilter
-from workers.store.run_lists import RunLists
-from workers.store.run_reads import RunReads
+from workers.store.run_reads import RunLists, RunReads
 from workers.store.run_store import RunStore
 from workflows.outcome import OutcomeKind
 

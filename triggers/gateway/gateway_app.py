@@ -1,25 +1,33 @@
 """The gateway app: every address that the gateway serves."""
 
+import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import PyMongoError
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from triggers.api.api_app import api_routes, create_api
 from triggers.api.keyring import UNKNOWN_KEYS_RATE
 from triggers.form.form_endpoint import form_routes
 from triggers.gateway.endpoint_response import count_requests
-from triggers.gateway.gateway_health import liveness_endpoint, metrics_endpoint, readiness_endpoint
 from triggers.gateway.gateway_metrics import GatewayMetrics
-from triggers.gateway.http_problems import EXCEPTION_HANDLERS
+from triggers.gateway.http_problems import EXCEPTION_HANDLERS, unavailable_problem
 from triggers.gateway.middleware import CallerTraceMiddleware, DrainMiddleware
 from triggers.gateway.trigger_intake import TriggerIntake
 from triggers.gateway.trigger_lookup import STORE_TIMEOUT_S, TriggerLookup
 from triggers.role_context import RoleContext
 from triggers.token_bucket import TokenRate
 from triggers.webhook.webhook_endpoint import webhook_endpoint
+
+READY_TIMEOUT_S = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +70,26 @@ def create_app(
         app.add_middleware(CallerTraceMiddleware)
     app.router.redirect_slashes = False  # half of the clients drop the body of a redirected POST
     return app
+
+
+async def liveness_endpoint(_request: Request) -> Response:
+    return JSONResponse({"status": "alive"})
+
+
+def readiness_endpoint(database: AsyncDatabase[dict[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
+    async def show(_request: Request) -> Response:
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                await database.client.admin.command("ping")
+        except (PyMongoError, TimeoutError):
+            raise unavailable_problem("MongoDB does not answer") from None
+        return JSONResponse({"status": "ready"})
+
+    return show
+
+
+def metrics_endpoint(registry: CollectorRegistry) -> Callable[[Request], Awaitable[Response]]:
+    async def show(_request: Request) -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    return show

@@ -28,8 +28,7 @@ from accounting.budgets.budget_reconciler import BudgetReconciler
 from accounting.infra.store_errors import is_unavailable
 from accounting.ledger.ledger_retention import LedgerRetention
 from accounting.totals.roll_up import RollUp
-from workers.admission.budget_releases import BudgetReleases
-from workers.admission.limit_releases import LimitReleases
+from workers.admission.limit_releases import BudgetReleases, LimitReleases
 from workers.reconciler.order_releases import OrderReleases
 from workers.reconciler.reclaim import Reclaim
 from workers.reconciler.reconcile_metrics import ReconcileMetrics, Step

@@ -1,19 +1,23 @@
 """`unattended budgets list` and `show`."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from accounting.budgets.budget import format_usd
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_apps
 from ops.cli.output import exit_with_error, json_option, print_json, print_table
 from ops.cli.session import with_database
-from ops.presenters.amounts import draw_bar, format_count, format_percent
+from ops.cli.text_grid import GAP, GridColumn, fit_columns, grid_lines, total_width
+from ops.presenters.amounts import draw_bar, format_count, format_percent, format_short_count
+from ops.presenters.budget_text import WARNING_SHARE, format_usd_for_limit
 from ops.presenters.printable_text import to_printable
-from ops.presenters.times import format_moment, format_utc
+from ops.presenters.times import format_duration, format_moment, format_utc
 
 if TYPE_CHECKING:
     from accounting.budgets.budget_status import BudgetStatus
@@ -57,7 +61,6 @@ def list_budgets(app_id: str | None, as_json: bool) -> None:
     if not statuses:
         click.echo(_no_budgets_text(app_id), err=True)
     if sys.stdout.isatty():
-        from ops.cli.budgets.budget_table import budget_table_lines
         from ops.cli.output import current_terminal
 
         if statuses:
@@ -112,8 +115,6 @@ def budget_lines(
         yield f"note: {to_printable(budget.note)}"
     yield f"set {format_utc(stored.updated_at)} by {to_printable(stored.updated_by)}"
     if budget.is_for_each_app and statuses:
-        from ops.cli.budgets.budget_table import budget_table_lines
-
         yield ""
         yield from budget_table_lines(statuses, terminal, now=now)
     else:
@@ -123,7 +124,6 @@ def budget_lines(
 
 def _status_lines(status: "BudgetStatus", terminal: "Terminal", now: datetime) -> Iterator[str]:
     from accounting.budgets.budget import format_amount
-    from ops.cli.budgets.budget_table import MAX_BAR, status_colour, time_left
     from ops.presenters.budget_text import format_usd_for_limit
 
     if status.start is None:  # a window per run: every run counts for itself
@@ -148,3 +148,85 @@ def _status_lines(status: "BudgetStatus", terminal: "Terminal", now: datetime) -
 
 def _format_cell(value: Any) -> Any:
     return format_moment(value) if isinstance(value, datetime) else value
+
+
+MIN_BAR = 8
+MAX_BAR = 30
+_DROP_ORDER = ("left", "reserved", "rejected", "spent", "ends in")
+
+
+def budget_table_lines(
+    statuses: "Sequence[BudgetStatus]", terminal: "Terminal", *, now: datetime, max_apps: int | None = None
+) -> Iterator[str]:
+    """`max_apps` limits the lines of a budget that each app has."""
+    rows, hidden = _select_fullest(statuses, max_apps)
+    columns = fit_columns([*_columns(rows, terminal, now)], terminal.width - len(GAP) - MIN_BAR, _DROP_ORDER)
+    title, *lines = grid_lines(columns, unicode=terminal.has_unicode)
+    width = min(terminal.width - total_width(columns) - len(GAP), MAX_BAR)
+    yield terminal.style(title.rstrip(), bold=True)
+    for row, line in zip(rows, lines, strict=True):
+        bar = draw_bar(row.share if row.start else 0.0, width, unicode=terminal.has_unicode)
+        yield f"{line}{GAP}{terminal.style(bar, fg=status_colour(row))}".rstrip()
+    for budget_id, number in hidden.items():
+        yield f"{budget_id}: {format_count(number)} more apps; `unattended budgets show {budget_id}` shows them"
+
+
+def _select_fullest(
+    statuses: "Sequence[BudgetStatus]", max_apps: int | None
+) -> "tuple[list[BudgetStatus], dict[str, int]]":
+    """Select the fullest rows of each budget, and count the others."""
+    rows: list[BudgetStatus] = []
+    hidden: dict[str, int] = {}
+    for budget_id, group in groupby(statuses, key=lambda row: row.budget.id):
+        fullest_first = sorted(group, key=lambda row: -row.share)
+        shown = fullest_first[:max_apps]
+        rows += shown
+        if len(fullest_first) > len(shown):
+            hidden[budget_id] = len(fullest_first) - len(shown)
+    return rows, hidden
+
+
+def status_colour(row: "BudgetStatus") -> str:
+    if row.is_exhausted:
+        return "red"
+    return "yellow" if row.share >= WARNING_SHARE else "green"
+
+
+def time_left(end: datetime | None, now: datetime) -> str:
+    return "" if end is None else format_duration(now, end)
+
+
+def _columns(rows: "Sequence[BudgetStatus]", terminal: "Terminal", now: datetime) -> Iterator[GridColumn]:
+    yield GridColumn(
+        "budget", [_budget_label(row) for row in rows], is_right_aligned=False, max_width=max(terminal.width // 2, 20)
+    )
+    amounts = {
+        "spent": [row.spent for row in rows],
+        "limit": [row.limit for row in rows],
+        "left": [row.remaining for row in rows],
+        "reserved": [row.reserved for row in rows],
+    }
+    for title, numbers in amounts.items():
+        if title != "reserved" or any(numbers):
+            cells = [_amount_cell(row, title, number, format_count) for row, number in zip(rows, numbers, strict=True)]
+            short_cells = [
+                _amount_cell(row, title, number, format_short_count) for row, number in zip(rows, numbers, strict=True)
+            ]
+            yield GridColumn(title, cells, short_cells)
+    rejected = [row.rejections if row.start else row.rejections_total for row in rows]  # a window per run has no row
+    if any(rejected):
+        yield GridColumn("rejected", [*map(format_count, rejected)])
+    yield GridColumn("ends in", [time_left(row.end, now) for row in rows])
+    yield GridColumn("used", [format_percent(row.share) if row.start else "" for row in rows])
+
+
+def _budget_label(row: "BudgetStatus") -> str:
+    return f"{row.budget.id} {to_printable(row.app_id)}" if row.budget.is_for_each_app and row.app_id else row.budget.id
+
+
+def _amount_cell(row: "BudgetStatus", title: str, amount: int, tokens_text: Callable[[int], str]) -> str:
+    if row.start is None and title != "limit":
+        return ""
+    if row.budget.unit == "tokens":
+        return tokens_text(amount)
+    return format_usd(amount) if title == "limit" else format_usd_for_limit(amount, row.limit)

@@ -9,15 +9,18 @@ import click
 
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_runs
-from ops.cli.output import json_option, print_json
-from ops.cli.parameters import parse_json_option
-from ops.cli.runs.answer_prompts import print_questions, prompt_answer, prompt_question
+from ops.cli.output import exit_with_error, json_option, print_json
+from ops.cli.parameters import JsonArgumentError, parse_json_object, parse_json_option
 from ops.cli.runs.run_options import answerer_name, exit_on_refusal
 from ops.cli.session import open_wakeups, with_database
 from ops.presenters.answer_inputs import MAX_NUMBER_DIGITS, MAX_QUESTION_ID_LENGTH, parse_answer_value
-from ops.presenters.question_lines import answer_result_text, waiting_text
+from ops.presenters.printable_text import to_printable
+from ops.presenters.question_lines import answer_result_text, single_question_lines, waiting_text
 from workers.control.change_result import RefusedError, RunNotFoundError
 from workers.control.open_questions import is_named, question_key, question_name, waiting_questions
+
+QuestionFields = Mapping[str, Any]
+
 
 if TYPE_CHECKING:
     from workers.control.run_answers import AnswerResult
@@ -206,3 +209,55 @@ async def _give_answer(database: Any, settings: "Settings", run_ref: str, fields
             return await give_answer(store, wakeups, run_id, **with_choice_as_text(waiting, fields))
         except InvalidAnswerError as error:
             raise click.UsageError(str(error)) from None
+
+
+def print_questions(questions: Sequence[QuestionFields]) -> None:
+    for question in questions:
+        for line in single_question_lines(question):
+            click.echo(line, err=True)
+
+
+def prompt_question(questions: Sequence[QuestionFields], answer_text: str) -> int | str:
+    """Ask which question an answer of the command line is for."""
+    print_questions(questions)
+    if len(questions) == 1:
+        if not click.confirm(f"Answer question {questions[0]['number']} with {to_printable(answer_text)}?", err=True):
+            exit_with_error("nothing was answered")
+        return question_name(questions[0])
+    names = {str(question["number"]): question_name(question) for question in questions}
+    label = f"Which question has the answer {to_printable(answer_text)}?"
+    return names[click.prompt(label, type=click.Choice(list(names)), err=True)]
+
+
+def prompt_answer(question: QuestionFields) -> dict[str, Any]:
+    """Ask for the `message` or the `responses` of one question."""
+    if question["kind"] == "message":
+        return {"message": click.prompt("Message", err=True)}
+    tool, choices = str(question["tool"]), question.get("choices")
+    awaited = list(question.get("keys") or ())
+    if not (choices or awaited):
+        label = f'{to_printable(tool)}, as JSON such as {{"approved": true}}'
+        return {"responses": {tool: click.prompt(label, err=True, value_proc=_parse_object)}}
+    keys: dict[str, Any] = {}
+    if choices:
+        first = question_key(question)
+        keys[first] = _prompt_choice(tool, first, choices)
+    for key in awaited:
+        if key not in keys:
+            keys[key] = parse_answer_value(click.prompt(to_printable(f"{tool}.{key}"), err=True))
+    return {"responses": {tool: keys}}
+
+
+def _prompt_choice(tool: str, key: str, choices: Sequence[str]) -> str:
+    """Show choices without control characters, and return the original text."""
+    choice_by_text = {to_printable(choice): choice for choice in choices}
+    return choice_by_text[
+        click.prompt(to_printable(f"{tool}.{key}"), type=click.Choice(list(choice_by_text)), err=True)
+    ]
+
+
+def _parse_object(text: str) -> dict[str, Any]:
+    try:
+        return parse_json_object(text)
+    except JsonArgumentError as error:
+        raise click.UsageError(str(error)) from None  # click prompts again

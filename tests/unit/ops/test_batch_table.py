@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from ops.cli.billing.batch_table import batch_lines, event_lines
+from ops.cli.billing.list_batches_command import batch_lines, event_lines
 from ops.cli.output import Terminal
 
 AT = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)

@@ -13,8 +13,7 @@ from accounting.budgets.budget import Budget, parse_budget
 from accounting.budgets.budget_status import BudgetStatus
 from accounting.budgets.budget_store import StoredBudget
 from accounting.usage import NANO_PER_USD
-from ops.cli.budgets.budget_table import budget_table_lines
-from ops.cli.budgets.list_budgets_command import budget_lines
+from ops.cli.budgets.list_budgets_command import budget_lines, budget_table_lines
 from ops.cli.groups import budgets
 from ops.cli.output import Terminal
 from ops.presenters.budget_text import describe_consequence, describe_limit

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ops.cli.runs.event_lines import event_line
+from ops.cli.runs.tail_command import event_line
 from ops.presenters.run_lines import describe_state, next_steps, run_lines
 from ops.presenters.times import format_duration
 from workers.control.run_events import EventCursor, RunEvent, events_since

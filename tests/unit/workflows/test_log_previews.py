@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from workflows.context.values.log_previews import MAX_PREVIEW, preview_value, preview_values
+from workers.steps.context_log import MAX_PREVIEW, preview_value, preview_values
 
 
 @pytest.mark.design("D1-30", "D1-57")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.unit.workflows.normal_form import FindingKey, G, agents, findings_of, messages, package, tool
-from workflows.package.checks.automatic_tool_checks import check_automatic_tools
+from workflows.package.checks.package_checks import check_automatic_tools
 from workflows.package.normal_form.automatic_tools import automatic_tools, is_offered
 from workflows.package.normal_form.package_model import Package
 from workflows.package.normal_form.structured_outputs import InlineModel, OutputModel, StructuredOutputs
