@@ -6,7 +6,7 @@ from typing import Any
 
 from pymongo.asynchronous.database import AsyncDatabase
 
-from accounting.totals.sums import LABELS, STATE, STATE_ID, TOTAL_INDEXES, TOTALS
+from accounting.totals.row_sums import LABELS, STATE, STATE_ID, TOTAL_INDEXES, TOTALS
 from accounting.totals.usage_query import totals_pipeline
 
 Document = dict[str, Any]

@@ -1,12 +1,12 @@
 """The engine: the main path of a run, as a list of steps, the same for workers, `unattended run` and tests."""
 
-from workers.steps.execution import RunExecution
-from workers.steps.finalize import finalize
+from workers.steps.finalize_run import finalize
 from workers.steps.load_run import load_package, load_run_context, resume_transcript
-from workers.steps.release import release
+from workers.steps.release_run import release
+from workers.steps.run_execution import RunExecution
 from workers.steps.run_failures import failure_as_outcome
 from workers.steps.run_services import RunServices
-from workers.steps.turns import chat_time, take_turns
+from workers.steps.take_turns import chat_time, take_turns
 from workers.steps.under_lease import under_lease
 from workers.store.run import Claim
 

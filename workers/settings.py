@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from workers.admission.caps import Caps, parse_caps
+from workers.admission.cap_settings import Caps, parse_caps
 from workers.setting_values import (
     Address,
     RetentionDays,

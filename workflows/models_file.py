@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from accounting.prices import Price, PriceTable
 from workflows.package.files.data_files import read_data_file
 from workflows.package.findings import PackageError
-from workflows.package.trigger_specs.spec_values import Duration
+from workflows.package.trigger_specs.spec_field_types import Duration
 
 _FILE_KEYS = ("models", "prices")
 _REGION = re.compile(r"[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}")

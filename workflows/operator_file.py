@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from workflows.context.documents.database_queries import is_system_collection
+from workflows.context.documents.query_templates import is_system_collection
 from workflows.package.files.data_files import read_document
 from workflows.package.findings import PackageError
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
-from workflows.chat.questions.package_call import UIToolError, check_choices, current_call
+from workflows.chat.questions.call_questions import UIToolError, check_choices, current_call
 from workflows.context.context_variables import ContextVariables
 
 __all__ = ["ContextVariables", "UIToolError", "get_context_variable", "set_context_variable", "use_ui_tool"]

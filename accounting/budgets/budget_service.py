@@ -18,12 +18,11 @@ from pymongo.errors import PyMongoError
 
 from accounting.budgets.budget import Budget, Unit
 from accounting.budgets.budget_alerts import BudgetAlerts, describe_spent
-from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_store import BudgetStore
 from accounting.budgets.effective_budgets import BudgetCache, BudgetWindow, EffectiveBudget
 from accounting.budgets.estimates import Estimates, EstimateStore, SharedEstimates
 from accounting.budgets.reservation_types import PlannedCall
-from accounting.budgets.window_accounts import ReserverIdentity, WindowAccounts
+from accounting.budgets.window_accounts import BudgetOptions, ReserverIdentity, WindowAccounts
 from accounting.budgets.window_store import WindowReply, WindowStore
 from accounting.prices import PriceTable
 from accounting.usage import ModelCall

@@ -15,14 +15,32 @@ from uuid import uuid4
 
 from pymongo.errors import PyMongoError
 
-from accounting.budgets.budget_options import BudgetOptions
-from accounting.budgets.effective_budgets import BudgetWindow, EffectiveBudget
-from accounting.budgets.window_store import ProcessShare, WindowReply, WindowStore
+from accounting.budgets.effective_budgets import REFRESH_INTERVAL_S, REFRESH_TIMEOUT_S, BudgetWindow, EffectiveBudget
+from accounting.budgets.estimates import FLUSH_INTERVAL_S
+from accounting.budgets.window_store import RESERVATION_TTL_S, STORE_TIMEOUT_S, ProcessShare, WindowReply, WindowStore
 
 log = logging.getLogger(__name__)
 
 MAX_TRIES = 5
 MAX_OPENED_IDS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetOptions:
+    """How often a process reads budgets and writes windows, and how long it waits."""
+
+    refresh_interval_s: float = REFRESH_INTERVAL_S
+    refresh_timeout_s: float = REFRESH_TIMEOUT_S
+    store_timeout_s: float = STORE_TIMEOUT_S
+    room_timeout_s: float = 9.0  # a little less than a chat waits for its budgets
+    room_retry_s: float = 0.25
+    store_retry_s: float = 1.0
+    flush_delay_s: float = 0.2  # settled amounts wait so long for a request to go along with
+    renew_interval_s: float = RESERVATION_TTL_S / 4
+    idle_timeout_s: float = RESERVATION_TTL_S / 3  # after it a process leaves a window
+    max_requests: int = 200  # in one command
+    estimates_interval_s: float = FLUSH_INTERVAL_S
+    close_timeout_s: float = 1.5
 
 
 class WindowSpentError(Exception):

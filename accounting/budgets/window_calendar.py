@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from accounting.budgets.budget import Window
-from accounting.infra.zone_changes import find_offset_change, utc_offset
+from accounting.infra.clock_changes import find_offset_change, utc_offset
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

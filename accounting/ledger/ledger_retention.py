@@ -13,7 +13,7 @@ from pymongo import ASCENDING
 from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.ledger.ledger_rows import BY_TIME, COLLECTION
-from accounting.totals.sums import STATE, STATE_ID, hour_of
+from accounting.totals.row_sums import STATE, STATE_ID, hour_of
 
 log = logging.getLogger(__name__)
 

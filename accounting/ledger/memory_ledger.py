@@ -7,7 +7,7 @@ from typing import Any
 from accounting.ledger.ledger import EarlierCalls
 from accounting.ledger.ledger_rows import NON_MODEL_ERRORS, OPEN, Row, closed_row, open_row
 from accounting.prices import PriceTable
-from accounting.totals.sums import SUMMED, sums_of
+from accounting.totals.row_sums import SUMMED, sums_of
 from accounting.usage import BegunCall, ModelCall, RunOwner, UsageTotals
 
 

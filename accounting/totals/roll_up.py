@@ -25,8 +25,7 @@ from pymongo.write_concern import WriteConcern
 
 from accounting.billing.outbox import Outbox
 from accounting.ledger.ledger_rows import BY_ROLLUP, COLLECTION, NOT_ADDED, Row, close_as_lost, expired_open_rows
-from accounting.totals.rebuild import ensure_indexes, rebuild_in_steps
-from accounting.totals.sums import (
+from accounting.totals.row_sums import (
     HOURS,
     STATE,
     STATE_ID,
@@ -40,6 +39,7 @@ from accounting.totals.sums import (
     label_fields,
     labels_of,
 )
+from accounting.totals.totals_rebuild import ensure_indexes, rebuild_in_steps
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,18 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.infra.snapshot_read import snapshot_read
 from accounting.ledger.ledger_rows import COLLECTION, CORRECTS, DUE, NOT_OPEN, Row
-from accounting.totals.sums import HOURS, LABELS, STATE, STATE_ID, SUMMED, TOTALS, Sums, add_sums, additions, hour_of
+from accounting.totals.row_sums import (
+    HOURS,
+    LABELS,
+    STATE,
+    STATE_ID,
+    SUMMED,
+    TOTALS,
+    Sums,
+    add_sums,
+    additions,
+    hour_of,
+)
 from accounting.usage import UsageTotals
 
 Database = AsyncDatabase[dict[str, Any]]

@@ -8,8 +8,8 @@ import click
 
 from ops.cli.command import Group
 from ops.cli.completion import complete_with, find_apps, find_ids
+from ops.cli.database_session import with_database
 from ops.cli.output import exit_with_error, json_option, print_json, print_table
-from ops.cli.session import with_database
 from ops.presenters.times import format_moment
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _parse_rate(text: str) -> Any:
 
 
 def _parse_lifetime(text: str) -> datetime:
-    from workflows.package.trigger_specs.spec_values import parse_duration
+    from workflows.package.trigger_specs.spec_field_types import parse_duration
 
     lifetime = parse_duration(text)
     if not lifetime:

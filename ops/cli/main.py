@@ -18,9 +18,9 @@ COMPLETE_VARIABLE = "_UNATTENDED_COMPLETE"
 
 SECTIONS: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "Start here": (
-        ("demo", "ops.cli.machine_commands:demo", "Demonstrates the product on this machine in two minutes."),
-        ("up", "ops.cli.machine_commands:up", "Starts servers and all roles on this machine, until Ctrl-C."),
-        ("doctor", "ops.cli.machine_commands:doctor", "Checks the installation, and prints how to fix each problem."),
+        ("demo", "ops.cli.local_commands:demo", "Demonstrates the product on this machine in two minutes."),
+        ("up", "ops.cli.local_commands:up", "Starts servers and all roles on this machine, until Ctrl-C."),
+        ("doctor", "ops.cli.local_commands:doctor", "Checks the installation, and prints how to fix each problem."),
         ("completion", "ops.cli.completion:completion", "Prints the script that completes commands with Tab."),
     ),
     "Packages": (

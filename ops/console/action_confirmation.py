@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from ops.console import query_params
-from ops.console.context import STATUS_SEE_OTHER, ConsoleContext
+from ops.console.console_context import STATUS_SEE_OTHER, ConsoleContext
 from ops.console.visitor import Visitor
 from triggers.gateway.http_problems import ProblemError
 

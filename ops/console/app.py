@@ -6,7 +6,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from ops.console.context import ConsoleContext, ConsoleOptions
+from ops.console.console_context import ConsoleContext, ConsoleOptions
 from ops.console.error_pages import error_handlers
 from ops.console.login import log_out, login_endpoint, set_actions
 from ops.console.overview_page import show_overview

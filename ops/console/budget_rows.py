@@ -6,8 +6,8 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.budgets.budget_status import read_statuses
 from ops.presenters.budget_text import WARNING_SHARE, describe_consequence, describe_limit
-from triggers.api.access import Caller
 from triggers.api.budget_routes import visible_row
+from triggers.api.caller_access import Caller
 
 MAX_ROWS = 200
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ops.console.context import COOKIE_NAME, STATUS_SEE_OTHER, ConsoleContext, Endpoint, Form
+from ops.console.console_context import COOKIE_NAME, STATUS_SEE_OTHER, ConsoleContext, Endpoint, Form
 from ops.console.sessions import ACTIONS_LIFETIME, SESSION_LIFETIME
 from ops.console.visitor import Visitor
 from triggers.api_keys import hash_key

@@ -12,7 +12,7 @@ from accounting.infra.aio import gather_all
 from accounting.totals.usage_query import UsageFilter
 from ops.console import query_params
 from ops.console.budget_rows import budget_rows
-from ops.console.context import ConsoleContext
+from ops.console.console_context import ConsoleContext
 from ops.console.run_list_page import run_row
 from ops.console.trigger_list_page import trigger_rows
 from ops.console.usage_chart import read_usage_chart

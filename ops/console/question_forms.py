@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ops.console.context import Form
+from ops.console.console_context import Form
 from ops.presenters.answer_inputs import MAX_NUMBER_DIGITS, MAX_QUESTION_ID_LENGTH, parse_answer_value
 from triggers.gateway.http_problems import ProblemError
 from triggers.gateway.request_body import parse_json

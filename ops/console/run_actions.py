@@ -9,7 +9,7 @@ from starlette.responses import Response
 from ops.console import query_params
 from ops.console.action_confirmation import check_may_act, confirmation_page, permission_page, redirect_with_notice
 from ops.console.allowed_run_actions import ConsoleAction, possible_run_actions
-from ops.console.context import ConsoleContext, Form
+from ops.console.console_context import ConsoleContext, Form
 from ops.console.question_forms import parse_answer, question_views
 from ops.console.visitor import Visitor
 from ops.presenters.question_lines import answer_result_text

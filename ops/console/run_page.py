@@ -11,7 +11,7 @@ from starlette.responses import Response
 from accounting.ledger.ledger_rows import COLLECTION
 from ops.console import query_params
 from ops.console.allowed_run_actions import allowed_run_actions
-from ops.console.context import ConsoleContext
+from ops.console.console_context import ConsoleContext
 from ops.console.question_forms import question_views
 from ops.console.run_timeline import owner_views
 from ops.console.visitor import Visitor

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ops.console.context import Endpoint
+from ops.console.console_context import Endpoint
 from ops.console.page_renderer import PageRenderer
 
 RUNBOOK_FILE = Path(__file__).resolve().parents[1] / "runbook.md"

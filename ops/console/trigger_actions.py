@@ -8,7 +8,7 @@ from starlette.responses import Response
 from ops.console import query_params
 from ops.console.action_confirmation import check_may_act, confirmation_page, permission_page, redirect_with_notice
 from ops.console.allowed_trigger_actions import TRIGGER_ACTIONS
-from ops.console.context import ConsoleContext, Form
+from ops.console.console_context import ConsoleContext, Form
 from ops.console.question_forms import parse_json_object
 from ops.console.sessions import new_action_id
 from ops.console.trigger_page import find_page_trigger

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ops.console import query_params
-from ops.console.context import ConsoleContext
+from ops.console.console_context import ConsoleContext
 from ops.console.visitor import Visitor
 from ops.presenters.skip_reasons import describe_reason
 from ops.presenters.trigger_lines import apps_text, state_reason

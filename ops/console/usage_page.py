@@ -9,7 +9,7 @@ from starlette.responses import Response
 from accounting.totals.usage_query import UsageFilter, usage_totals
 from ops.console import query_params
 from ops.console.budget_rows import budget_rows
-from ops.console.context import ConsoleContext
+from ops.console.console_context import ConsoleContext
 from ops.console.usage_chart import read_usage_chart
 from ops.console.visitor import Visitor
 from ops.presenters.amounts import usd_decimals

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ops.console.sessions import Session
-from triggers.api.access import Caller
+from triggers.api.caller_access import Caller
 from triggers.api_keys import HOW_TO_APPROVE
 from triggers.gateway.http_problems import ProblemError
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ops.doctor.check_result import Check, Level, error_line
-from ops.unmet_needs import find_disallowed_hosts
+from ops.missing_requirements import find_disallowed_hosts
 from workers.settings import Settings, SettingsError
 from workflows.models_file import (
     HostedModel,

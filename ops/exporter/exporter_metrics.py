@@ -10,11 +10,11 @@ from accounting.app_labels import AppLabels
 from accounting.billing.outbox import OutboxState
 from accounting.budgets.budget import display_amount
 from accounting.budgets.budget_status import BudgetStatus
-from ops.exporter.budget_state import BudgetScope, BudgetState
-from ops.exporter.ledger_state import LedgerState
+from ops.exporter.budget_counts import BudgetScope, BudgetState
+from ops.exporter.ledger_counts import LedgerState
 from ops.exporter.metric_families import Counts, Labels, MonotonicCounters, gauge_family, labelled_gauge_family
 from ops.exporter.store_snapshot import Snapshot
-from ops.exporter.trigger_state import TriggerState
+from ops.exporter.trigger_counts import TriggerState
 from ops.exporter.usage_metrics import usage_families
 from workers.store.queue_counts import QueueState
 

@@ -17,9 +17,9 @@ from accounting.app_labels import AppLabels, AppLabelStore
 from accounting.billing.outbox import OutboxState, read_outbox_state
 from accounting.infra.snapshot_read import snapshot_read
 from accounting.usage import UsageTotals
-from ops.exporter.budget_state import BudgetState, read_budget_state
-from ops.exporter.ledger_state import LedgerState, read_ledger_state
-from ops.exporter.trigger_state import TriggerState, read_trigger_state
+from ops.exporter.budget_counts import BudgetState, read_budget_state
+from ops.exporter.ledger_counts import LedgerState, read_ledger_state
+from ops.exporter.trigger_counts import TriggerState, read_trigger_state
 from ops.exporter.usage_counts import UsageChange, UsageCounts
 from workers.store.ended_counts import EndedRunCounter, RunLabels
 from workers.store.queue_counts import QueueReader, QueueState

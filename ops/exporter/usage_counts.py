@@ -12,7 +12,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.app_labels import AppLabels
-from accounting.totals.sums import BY_CHANGE, STATE, STATE_ID, SUMMED, TOTALS
+from accounting.totals.row_sums import BY_CHANGE, STATE, STATE_ID, SUMMED, TOTALS
 from accounting.totals.usage_query import EVERYTHING, TotalsReader, totals_in_snapshot
 from accounting.usage import UsageTotals
 

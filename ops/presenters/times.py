@@ -28,7 +28,7 @@ def format_duration(since: datetime | None, until: datetime | None) -> str:
 
 def parse_moment(text: str) -> datetime:
     """Parse an age (7d, 12h) or a date. ValueError, with what to write instead."""
-    from workflows.package.trigger_specs.spec_values import parse_duration
+    from workflows.package.trigger_specs.spec_field_types import parse_duration
 
     try:
         return datetime.now(UTC) - parse_duration(text)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from accounting.ledger.ledger_rows import WORKER_LOST
 from accounting.token_normalization import CHARACTERS_PER_TOKEN
-from accounting.totals.sums import TOKENS
+from accounting.totals.row_sums import TOKENS
 from accounting.usage import Tokens
 from tests.chaos.auditing_model import AuditedCall, AuditingModel
 from tests.chaos.auditing_replies import PARTS, number_of

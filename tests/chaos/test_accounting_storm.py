@@ -17,7 +17,7 @@ import pytest
 
 from accounting.ledger.ledger_rows import NOT_ADDED, OPEN, WORKER_LOST
 from accounting.totals.roll_up import RollUp
-from accounting.totals.sums import TOKENS
+from accounting.totals.row_sums import TOKENS
 from ops.free_ports import find_free_address
 from tests.chaos.accounted_traffic import Traffic, TrafficFaults, hit_busy_members
 from tests.chaos.accounted_workflows import accounted_workflows

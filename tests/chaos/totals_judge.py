@@ -11,8 +11,8 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 
 from accounting.infra.snapshot_read import snapshot_read
 from accounting.ledger.ledger_rows import NOT_OPEN
-from accounting.totals.rebuild import find_differences, rebuild
-from accounting.totals.sums import HOURS, LABELS, SUMMED, TOKENS, TOTALS
+from accounting.totals.row_sums import HOURS, LABELS, SUMMED, TOKENS, TOTALS
+from accounting.totals.totals_rebuild import find_differences, rebuild
 from accounting.totals.usage_query import (
     EVERYTHING,
     GROUPS,

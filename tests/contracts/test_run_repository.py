@@ -14,7 +14,6 @@ from accounting.ledger.memory_ledger import MemoryLedger
 from accounting.usage import BegunCall, RunOwner
 from workers.steps.run_services import UsageLedger
 from workers.store.claimed_runs_in_memory import MemoryRunRepository
-from workers.store.memory_runs import MemoryRuns
 from workers.store.run import (
     AT_REST,
     ISOLATED_LANE_PREFIX,
@@ -30,6 +29,7 @@ from workers.store.run import (
 )
 from workers.store.run_document import MAX_HISTORY, MAX_REASON, Document
 from workers.store.run_repository import RunRepository
+from workers.store.run_store_in_memory import MemoryRuns
 from workers.store.storable import NotStorableError, check_storable
 from workflows.context.documents.document_access import DocumentWrite, WriteRefusedError
 from workflows.context.reads.persistent_states import PersistentState

@@ -12,7 +12,7 @@ from pymongo.errors import PyMongoError
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from triggers.api.access import CALLER_SCOPE_KEY, Caller, unauthorized_problem
+from triggers.api.caller_access import CALLER_SCOPE_KEY, Caller, unauthorized_problem
 from triggers.api.keyring import Keyring
 from triggers.api_keys import ApiKey
 from triggers.gateway.gateway_metrics import RESULT_BY_STATUS, GatewayMetrics, RequestResult

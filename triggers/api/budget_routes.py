@@ -13,9 +13,9 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from accounting.budgets.budget import Budget, InvalidBudgetError, parse_budget
 from accounting.budgets.budget_status import BudgetStatus, read_statuses
 from accounting.budgets.budget_store import BudgetStore, StoredBudget
-from triggers.api.access import Caller, Reader, Writer
 from triggers.api.api_problems import invalid_fields
 from triggers.api.budget_models import BudgetDetails, BudgetPage, BudgetRequest
+from triggers.api.caller_access import Caller, Reader, Writer
 from triggers.api.field_types import Name
 from triggers.api.json_responses import api_response
 from triggers.api.openapi import problem_responses

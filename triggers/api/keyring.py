@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from pymongo.errors import PyMongoError
 
-from triggers.api.access import unauthorized_problem
+from triggers.api.caller_access import unauthorized_problem
 from triggers.api_keys import ApiKey, ApiKeys, has_key_format, hash_key
 from triggers.bounded_cache import BoundedCache
 from triggers.gateway.http_problems import ProblemError

@@ -8,7 +8,7 @@ from fastapi import Depends, Query, Response
 from pymongo.asynchronous.cursor import AsyncCursor
 
 from accounting.totals.usage_query import run_totals
-from triggers.api.access import Caller, Reader
+from triggers.api.caller_access import Caller, Reader
 from triggers.api.field_types import Moment, Name
 from triggers.api.json_responses import api_response
 from triggers.api.paging import Paging, Position, invalid_cursor, page_response

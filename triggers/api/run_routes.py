@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Response
 from ulid import ULID
 
-from triggers.api.access import Approver, Caller, Reader, Writer
 from triggers.api.api_problems import invalid_fields, workflow_not_found
+from triggers.api.caller_access import Approver, Caller, Reader, Writer
 from triggers.api.idempotency import IdempotencyKeys, IdempotencyKeyText, unquote_key
 from triggers.api.json_responses import api_response
 from triggers.api.openapi import problem_responses

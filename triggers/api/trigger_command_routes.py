@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from triggers.api.access import Writer
+from triggers.api.caller_access import Writer
 from triggers.api.json_responses import api_response
 from triggers.api.openapi import problem_responses
 from triggers.api.strict_route import StrictRoute

@@ -7,8 +7,8 @@ from urllib.parse import quote, urlencode
 from fastapi import Depends, Path, Query, Request, Response
 from pydantic import Field
 
-from triggers.api.access import Reader
 from triggers.api.api_problems import invalid_fields, workflow_not_found
+from triggers.api.caller_access import Reader
 from triggers.api.field_types import LINE, LINE_SCHEMA, Name
 from triggers.control.trigger_entry import TriggerEntry
 from triggers.control.trigger_errors import (

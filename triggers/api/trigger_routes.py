@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 
-from triggers.api.access import Reader, Writer
+from triggers.api.caller_access import Reader, Writer
 from triggers.api.field_types import Name
 from triggers.api.json_responses import api_response
 from triggers.api.openapi import problem_responses

@@ -11,7 +11,7 @@ from pydantic import Field
 from accounting.infra.csv_lines import format_csv_lines
 from accounting.totals.usage_query import UsageFilter
 from accounting.usage import UsageTotals
-from triggers.api.access import Reader
+from triggers.api.caller_access import Reader
 from triggers.api.field_types import Moment, Name, with_error
 from triggers.api.openapi import problem_responses
 from triggers.api.paging import Paging, PagingParams, Position, invalid_cursor, link_header, make_cursor, page_response

@@ -9,7 +9,7 @@ from pymongo import ASCENDING
 from pymongo.asynchronous.database import AsyncDatabase
 
 from accounting.ledger.ledger_rows import COLLECTION
-from accounting.totals.sums import HOURS, hour_of
+from accounting.totals.row_sums import HOURS, hour_of
 from accounting.totals.usage_query import UsageFilter, usage_totals
 from accounting.usage import UsageTotals
 

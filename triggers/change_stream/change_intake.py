@@ -11,8 +11,8 @@ from typing import Any
 
 from bson.objectid import ObjectId
 
+from triggers.change_stream.bson_to_json import PlainEvent
 from triggers.change_stream.loop_guard import LoopGuards, Verdict
-from triggers.change_stream.plain_event import PlainEvent
 from triggers.change_stream.run_starter import RunIntent, RunStarter
 from triggers.change_stream.stream_status import images_hint
 from triggers.change_stream.watched_triggers import ChangeTrigger
@@ -20,7 +20,7 @@ from triggers.event_expressions import ExpressionError, is_condition_met
 from triggers.occurrence import Occurrence, build_run_request, select_app
 from workers.store.dedupe_key import quote_app_id
 from workers.store.run import RunRequest
-from workflows.package.trigger_specs.spec_values import format_duration
+from workflows.package.trigger_specs.spec_field_types import format_duration
 
 log = logging.getLogger(__name__)
 

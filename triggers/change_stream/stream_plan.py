@@ -12,7 +12,7 @@ from typing import Any
 
 from triggers.change_stream.watched_triggers import ChangeTrigger
 from triggers.register.trigger import Trigger
-from workers.store.own_collections import OWN_COLLECTIONS
+from workers.store.reserved_collections import OWN_COLLECTIONS
 from workflows.package.trigger_specs.change_spec import PROTECTED_FIELDS, ChangeSpec
 from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec
 

@@ -8,7 +8,7 @@ from typing import Any
 from triggers.register.trigger import Trigger, declared_triggers, shadowing_spec
 from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import TriggerStore
-from workers.store.own_collections import refusal_reason
+from workers.store.reserved_collections import refusal_reason
 from workflows.package.normal_form.package_model import Package
 from workflows.package.trigger_specs.change_spec import ChangeSpec
 from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec

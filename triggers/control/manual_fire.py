@@ -19,7 +19,7 @@ from triggers.schedule.schedule_apps import AppsUnreadableError, iter_app_batche
 from workers.control.change_result import RefusedError
 from workers.store.run import Accepted, RunRequest
 from workers.store.storable import NotStorableError, check_storable
-from workflows.package.trigger_specs.base_trigger import is_expression
+from workflows.package.trigger_specs.base_spec import is_expression
 from workflows.package.trigger_specs.form_spec import FormSpec
 
 log = logging.getLogger(__name__)

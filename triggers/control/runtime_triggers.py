@@ -30,7 +30,7 @@ from triggers.register.trigger import Trigger, shadowing_spec
 from triggers.register.trigger_store import TriggerExistsError
 from workers.control.change_result import RefusedError
 from workers.store.storable import NotStorableError, check_storable
-from workflows.package.trigger_specs.base_trigger import is_expression
+from workflows.package.trigger_specs.base_spec import is_expression
 from workflows.package.trigger_specs.schedule_spec import AppsOfCollection
 from workflows.package.trigger_specs.spec_problems import list_problems
 from workflows.package.trigger_specs.trigger_spec import SPEC_BY_TYPE, TriggerSpec

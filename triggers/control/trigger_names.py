@@ -7,7 +7,7 @@ from triggers.control.trigger_entry import ControlContext, TriggerEntry, declare
 from triggers.control.trigger_errors import UnknownTriggerError
 from triggers.register.trigger import trigger_id
 from workers.control.change_result import RefusedError
-from workflows.package.trigger_specs.spec_values import NAME_PATTERN
+from workflows.package.trigger_specs.spec_field_types import NAME_PATTERN
 
 MAX_NAMES_SHOWN = 5
 _AFTER_AT = "A"  # the next letter: ids between W/n@ and W/nA are those of all apps

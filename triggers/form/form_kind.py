@@ -15,7 +15,7 @@ from triggers.register.trigger import Trigger, call_paths
 from triggers.register.trigger_record import TriggerRecord
 from triggers.trigger_kind import Role
 from workers.settings import Settings
-from workflows.package.trigger_specs.base_trigger import is_expression
+from workflows.package.trigger_specs.base_spec import is_expression
 from workflows.package.trigger_specs.form_spec import FormInput, FormSpec
 from workflows.package.trigger_specs.trigger_spec import TriggerSpec
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from triggers.event_expressions import resolve_text
 from triggers.gateway.http_problems import ProblemError
 from workflows.context.expressions.bounded_expression import StepBudget
-from workflows.package.trigger_specs.base_trigger import is_expression
+from workflows.package.trigger_specs.base_spec import is_expression
 from workflows.package.trigger_specs.form_spec import FormSpec
 from workflows.package.trigger_specs.webhook_spec import WebhookSpec
 

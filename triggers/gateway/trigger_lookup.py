@@ -19,7 +19,7 @@ from triggers.register.trigger_record import Pause, TriggerRecord
 from triggers.register.trigger_store import TriggerStore
 from workflows.package.normal_form.package_model import Package
 from workflows.package.trigger_specs.form_spec import FormSpec
-from workflows.package.trigger_specs.spec_values import NAME_PATTERN
+from workflows.package.trigger_specs.spec_field_types import NAME_PATTERN
 from workflows.package.trigger_specs.webhook_spec import WebhookSpec
 
 CACHE_TTL_S = 1.0

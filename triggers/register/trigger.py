@@ -11,7 +11,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from workflows.package.normal_form.package_model import Package
-from workflows.package.trigger_specs.base_trigger import is_expression
+from workflows.package.trigger_specs.base_spec import is_expression
 from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec
 from workflows.package.trigger_specs.schedule_spec import AppsOfCollection
 from workflows.package.trigger_specs.trigger_spec import TriggerSpec

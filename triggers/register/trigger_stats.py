@@ -13,8 +13,8 @@ from typing import Any
 
 from pymongo.errors import ConnectionFailure, PyMongoError
 
+from triggers.register.skip_notes import Notes
 from triggers.register.trigger import Trigger
-from triggers.register.trigger_notes import Notes
 from triggers.register.trigger_store import TriggerStore
 from triggers.service_loop import wait_for_stop
 

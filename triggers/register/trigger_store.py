@@ -14,8 +14,8 @@ from pymongo import ASCENDING, IndexModel
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import DuplicateKeyError
 
+from triggers.register.skip_notes import pipeline_with_notes
 from triggers.register.trigger import Trigger
-from triggers.register.trigger_notes import pipeline_with_notes
 from triggers.register.trigger_record import Pause, TriggerRecord, app_field_name, read_record, spec_document
 
 MAX_PAUSED_APPS = 1000

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from accounting.infra.aio import gather_all
+from triggers.change_stream.bson_to_json import to_plain
 from triggers.change_stream.change_intake import Event, read_event_time
-from triggers.change_stream.plain_event import to_plain
 from triggers.change_stream.run_starter import RunIntent, RunStarter
 from triggers.change_stream.stream_plan import MATCH_INVALIDATE, Stage, StreamPlan, ended_runs_stream_id
 from triggers.change_stream.watched_triggers import ChainTrigger

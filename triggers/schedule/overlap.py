@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from accounting.infra.aio import gather_all
 from triggers.schedule.schedule_triggers import spec_of
 from triggers.schedule.tick_plan import BUFFER_FULL, OVERLAP
-from triggers.schedule.ticks import Tick
+from triggers.schedule.tick_requests import Tick
 from workers.control.change_result import RefusedError, RunNotFoundError
 from workers.control.run_cancellation import cancel
 from workers.store.run_store import RunStore

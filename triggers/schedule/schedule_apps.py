@@ -16,8 +16,8 @@ from accounting.infra.store_errors import is_unavailable
 from triggers.occurrence import parse_app_id
 from triggers.register.trigger import Trigger
 from triggers.schedule.schedule_triggers import app_source
-from workers.store.own_collections import refusal_reason
-from workflows.context.documents.database_queries import find_server_code
+from workers.store.reserved_collections import refusal_reason
+from workflows.context.documents.query_templates import find_server_code
 from workflows.package.trigger_specs.schedule_spec import AppsOfCollection
 
 APP_BATCH_SIZE = 500

@@ -23,7 +23,7 @@ from triggers.schedule.overlap import BACKFILL_PREFIX
 from triggers.schedule.schedule_apps import AppsUnreadableError, iter_app_batches, iter_batches
 from triggers.schedule.schedule_triggers import app_source, spec_of
 from triggers.schedule.tick_plan import EPOCH, MILLISECOND, nominal_times
-from triggers.schedule.ticks import tick_occurrence
+from triggers.schedule.tick_requests import tick_occurrence
 from workers.store.run import Accepted, RunRequest
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError

@@ -16,10 +16,10 @@ from triggers.schedule.schedule_apps import source_refusal
 from triggers.schedule.schedule_store import read_state
 from triggers.schedule.schedule_triggers import app_source, arm_schedule, has_apps, spec_key, spec_of
 from triggers.schedule.tick_plan import nominal_times
-from triggers.schedule.ticks import manual_tick_occurrence
+from triggers.schedule.tick_requests import manual_tick_occurrence
 from workers.settings import Settings
 from workflows.package.trigger_specs.schedule_spec import AppsOfCollection, ScheduleSpec
-from workflows.package.trigger_specs.spec_values import format_duration
+from workflows.package.trigger_specs.spec_field_types import format_duration
 from workflows.package.trigger_specs.trigger_spec import TriggerSpec
 
 MAX_TIMES_SHOWN = 10

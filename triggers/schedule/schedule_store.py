@@ -19,8 +19,8 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import BulkWriteError
 from ulid import ULID
 
+from triggers.register.skip_notes import pipeline_with_notes
 from triggers.register.trigger import Trigger
-from triggers.register.trigger_notes import pipeline_with_notes
 from triggers.register.trigger_record import TriggerRecord, read_record
 from triggers.schedule.schedule_triggers import arm_schedule, spec_key, spec_of
 from triggers.schedule.tick_plan import Skips

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count, islice, takewhile
 from typing import Any
 
-from triggers.register.trigger_notes import Notes
+from triggers.register.skip_notes import Notes
 from workflows.package.cron.fire_times import iter_fires_after
 from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
 

@@ -17,7 +17,7 @@ from triggers.schedule.overlap import cancel_previous, find_overlaps
 from triggers.schedule.schedule_store import DueSchedule
 from triggers.schedule.schedule_triggers import spec_of
 from triggers.schedule.tick_plan import NOT_STORABLE, PAUSED, UNMAPPABLE, Skip
-from triggers.schedule.ticks import Tick, make_tick
+from triggers.schedule.tick_requests import Tick, make_tick
 from workers.store.run_store import RunStore
 from workers.store.storable import NotStorableError
 from workers.store.trigger_runs import TriggerRuns

@@ -11,7 +11,7 @@ from triggers.occurrence import Occurrence
 from triggers.register.trigger import Trigger, call_paths
 from triggers.register.trigger_record import TriggerRecord
 from triggers.trigger_kind import Role
-from triggers.webhook.schemes.scheme_registry import SCHEMES
+from triggers.webhook.signature_check import SCHEMES
 from triggers.webhook.webhook_secrets import secret_problems, unverified_problem
 from workers.settings import Settings
 from workflows.package.trigger_specs.trigger_spec import TriggerSpec

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from accounting.infra.aio import gather_all
-from workers.admission.caps import Caps
+from workers.admission.cap_settings import Caps
 from workers.admission.limits.all_limits import AllLimits
 from workers.admission.limits.budget_limit import BudgetLimit
 from workers.admission.release_policy import rotate_after

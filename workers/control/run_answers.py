@@ -13,8 +13,8 @@ from typing import Any
 
 from workers.control.change_result import RefusedError, RunNotFoundError, log_labels
 from workers.control.open_questions import is_named, waiting_questions
+from workers.store.operator_writes import RunChanges
 from workers.store.run import RunState
-from workers.store.run_change_writes import RunChanges
 from workers.store.run_document import Document
 from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 MAX_ANSWER = 256 * 1024  # bytes
 MAX_ANSWERS = 2 * 1024 * 1024  # of a run, which keeps them all
 MAX_BY = 200
-MAX_QUESTIONS = 20  # in a turn, see `workflows.chat.questions.package_call`
+MAX_QUESTIONS = 20  # in a turn, see `workflows.chat.questions.call_questions`
 MAX_SHOWN = 40  # of the name of an unknown question
 
 # Without context and input, which may be megabytes.

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable
 
 from accounting.totals.usage_query import run_totals
 from workers.control.change_result import MAX_TRIES, PAUSE_S, RefusedError, RunChange, known_state, log_labels, read_run
+from workers.store.operator_writes import RunChanges
 from workers.store.run import RunState
-from workers.store.run_change_writes import RunChanges
 from workers.store.run_document import Document
 from workers.store.run_store import RunStore
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from workers.control.change_result import RefusedError, RunChange, RunNotFoundError, known_state, log_labels
 from workers.control.run_effects import EFFECT_FIELDS, WouldRepeatError, has_new_keys, read_effects
+from workers.store.operator_writes import RunChanges
 from workers.store.run import RunRequest, RunState, TriggerEvent
-from workers.store.run_change_writes import RunChanges
 from workers.store.run_document import Document
 from workers.store.run_reads import RunReads
 from workers.store.run_store import RunStore

@@ -5,8 +5,8 @@ import logging
 
 from workers.control.change_result import MAX_TRIES, PAUSE_S, RefusedError, RunChange, known_state, log_labels, read_run
 from workers.control.run_effects import find_effects
+from workers.store.operator_writes import RunChanges
 from workers.store.run import TERMINAL, HoldKind, RunState
-from workers.store.run_change_writes import RunChanges
 from workers.store.run_document import Document
 from workers.store.run_order import awaited_order_key
 from workers.store.run_store import RunStore

@@ -10,17 +10,17 @@ from typing import Any
 from accounting.ledger.memory_ledger import MemoryLedger
 from workers.engine import execute
 from workers.local_run.local_lease import LocalLease, NeverStops
-from workers.local_run.plan import Plan
+from workers.local_run.local_request import Watch, WrongUseError
 from workers.local_run.report import RunReport, TurnReport, call_report, turn_report, write_report
-from workers.local_run.request import Watch, WrongUseError
 from workers.local_run.run_notes import pause_note, question_notes, state_note, write_note
-from workers.steps.execution import RunExecution
+from workers.local_run.run_plan import Plan
 from workers.steps.retry_policy import Requeue
+from workers.steps.run_execution import RunExecution
 from workers.steps.run_services import NoObserver, RunServices
 from workers.store.claimed_runs_in_memory import MemoryRunRepository
-from workers.store.memory_runs import MemoryRuns
 from workers.store.run import RunState
 from workers.store.run_document import Document
+from workers.store.run_store_in_memory import MemoryRuns
 from workers.store.storable import NotStorableError, as_storable
 from workflows.chat.agents.built_packages import BuiltPackage, build_package
 from workflows.chat.chat_errors import PackageDefect

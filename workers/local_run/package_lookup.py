@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from workers.local_run.request import NotStartedError, WrongUseError
+from workers.local_run.local_request import NotStartedError, WrongUseError
 from workers.settings import Settings
 from workflows.package.catalog import LIBRARY, Catalog, find_package_folders, package_directories
 from workflows.package.files.package_files import looks_like_package

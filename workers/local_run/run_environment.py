@@ -14,11 +14,11 @@ from pymongo import AsyncMongoClient
 
 from accounting.prices import PriceTable
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
-from workers.local_run.presets import no_database
-from workers.local_run.request import WrongUseError
+from workers.local_run.local_request import WrongUseError
+from workers.local_run.preset_variables import no_database
 from workers.settings import Settings
-from workers.store.package_databases import PackageDatabases
 from workers.store.run_store import connect
+from workers.store.tool_databases import PackageDatabases
 from workflows.chat.chat_errors import PackageDefect
 from workflows.chat.package_code.tool_threads import ToolThreads
 from workflows.chat.providers.model_registry import ModelRegistry, scripted_models

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+from workers.local_run.local_request import LOCAL_APP, NoteWatch, Request, Watch, WrongUseError
 from workers.local_run.local_run import LocalRun
 from workers.local_run.package_lookup import chosen_package
-from workers.local_run.plan import plan_of
 from workers.local_run.report import RunReport
-from workers.local_run.request import LOCAL_APP, NoteWatch, Request, Watch, WrongUseError
 from workers.local_run.run_environment import surroundings
+from workers.local_run.run_plan import plan_of
 from workers.process.event_loop import WorkerLoop
 from workers.settings import Settings, load_settings
 from workflows.context.redaction import Redactor

@@ -28,7 +28,7 @@ from accounting.budgets.run_reservations import RunBudgets
 from accounting.budgets.window_accounts import ReserverIdentity
 from accounting.ledger.ledger import Ledger
 from accounting.prices import PriceTable
-from workers.admission.lanes import Lanes
+from workers.admission.claim_lanes import Lanes
 from workers.admission.limits.all_limits import AllLimits
 from workers.admission.limits.budget_limit import BudgetAdmission
 from workers.admission.run_admission import Admission
@@ -46,10 +46,10 @@ from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings
 from workers.steps.run_services import RunServices
 from workers.store.claimed_runs import MongoRunRepository, find_timeout_s
-from workers.store.kept_state_store import KeptStateStore
-from workers.store.package_databases import PackageDatabases
-from workers.store.package_documents import PackageDocuments
+from workers.store.context_documents import PackageDocuments
+from workers.store.persistent_state_store import KeptStateStore
 from workers.store.run_store import RunStore, connect
+from workers.store.tool_databases import PackageDatabases
 from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
 from workflows.chat.agents.built_packages import PackageCache
 from workflows.chat.package_code.forked_copies import add_child_hook

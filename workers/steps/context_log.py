@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from workers.steps.execution import RunExecution
+from workers.steps.run_execution import RunExecution
 from workflows.context.values.value_text import shorten
 
 log = logging.getLogger(__name__)

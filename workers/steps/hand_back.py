@@ -2,8 +2,8 @@
 
 import logging
 
-from workers.steps.execution import RunExecution
 from workers.steps.retry_policy import Requeue
+from workers.steps.run_execution import RunExecution
 from workers.store.run import RunState
 
 log = logging.getLogger(__name__)

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 from workers.steps.context_log import log_loaded_context
-from workers.steps.execution import RunExecution
 from workers.steps.run_chat import key_facts_of, new_chat, run_facts
-from workflows.chat.history.journal import OpenTurn
+from workers.steps.run_execution import RunExecution
 from workflows.chat.history.transcript import Turn
+from workflows.chat.history.turn_journal import OpenTurn
 from workflows.context.context_loader import purge_suppressed
 from workflows.context.reads.computed_values import recompute_variables
 from workflows.context.reads.source_reads import ContextReaders, reread_values

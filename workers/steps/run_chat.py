@@ -15,7 +15,7 @@ from workflows.chat.chat_errors import PackageDefect
 from workflows.chat.chat_loop import DEFAULT_OPENING
 from workflows.chat.chat_state import Conversation
 from workflows.chat.history.checkpoint import RunCounters, read_progress
-from workflows.chat.history.journal import OpenTurn
+from workflows.chat.history.turn_journal import OpenTurn
 from workflows.chat.limits.run_clock import RunClock
 from workflows.chat.model_call.metered_client import RunMeter
 from workflows.chat.questions.user_turn import open_questions

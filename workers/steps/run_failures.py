@@ -9,7 +9,7 @@ from typing import Any
 from pymongo.errors import PyMongoError
 
 from accounting.infra.store_errors import is_unavailable
-from workers.steps.execution import EndedEarlyError, RunExecution
+from workers.steps.run_execution import EndedEarlyError, RunExecution
 from workers.steps.under_lease import clear_cancellation
 from workers.store.run import LeaseLostError
 from workflows.chat.chat_errors import ChatError

@@ -10,8 +10,8 @@ from workers.store.storable import NotStorableError, as_storable
 from workflows.chat.chat_errors import PackageDefect
 from workflows.chat.chat_state import Conversation
 from workflows.chat.history.checkpoint import Checkpoint
-from workflows.chat.history.journal import OpenTurn
 from workflows.chat.history.transcript import Turn
+from workflows.chat.history.turn_journal import OpenTurn
 from workflows.context.documents.document_access import DocumentWrite
 from workflows.context.documents.document_writes import success_writes, turn_writes
 from workflows.context.reads.persistent_states import PersistentState, changed_states

@@ -11,9 +11,9 @@ from pymongo.errors import PyMongoError
 from accounting.infra.aio import run_shielded
 from workers.crash_points import crash_point
 from workers.logs import log_context
-from workers.steps.execution import RunExecution
 from workers.steps.hand_back import hand_back
 from workers.steps.retry_policy import Requeue
+from workers.steps.run_execution import RunExecution
 from workers.store.run import LeaseLostError
 
 log = logging.getLogger(__name__)

@@ -24,8 +24,8 @@ from accounting.infra.bulk_writer import BulkWriter, collect_bulk_errors
 from accounting.totals.usage_query import run_totals, run_totals_by_id
 from accounting.usage import UsageTotals
 from workers.crash_points import crash_point
-from workers.store.kept_state_store import KeptStateStore
-from workers.store.package_documents import PackageDocuments
+from workers.store.context_documents import PackageDocuments
+from workers.store.persistent_state_store import KeptStateStore
 from workers.store.run import AT_REST, ISOLATED_LANE_PREFIX, RUN_FORMAT, Claim, Hold, LeaseLostError, RunState
 from workers.store.run_document import (
     CLEAR_LEASE,

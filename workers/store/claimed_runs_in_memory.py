@@ -6,7 +6,10 @@ from typing import Any
 from uuid import uuid4
 
 from accounting.usage import UsageTotals
-from workers.store.memory_runs import (
+from workers.store.run import AT_REST, ISOLATED_LANE_PREFIX, RUN_FORMAT, Claim, Hold, LeaseLostError, RunState
+from workers.store.run_document import Document, format_of
+from workers.store.run_store import WITHOUT_STEPS
+from workers.store.run_store_in_memory import (
     MemoryRuns,
     add_history,
     as_stored,
@@ -15,9 +18,6 @@ from workers.store.memory_runs import (
     make_ready,
     remove_fields,
 )
-from workers.store.run import AT_REST, ISOLATED_LANE_PREFIX, RUN_FORMAT, Claim, Hold, LeaseLostError, RunState
-from workers.store.run_document import Document, format_of
-from workers.store.run_store import WITHOUT_STEPS
 from workers.store.run_transitions import source_states
 from workflows.context.documents.document_access import DocumentWrite
 from workflows.context.reads.persistent_states import PersistentState

@@ -13,8 +13,16 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from workflows.chat.history.checkpoint import RunCounters
-from workflows.chat.history.journal import AnswerStep, CallStep, Journal, JournalStep, NewAnswer, OpenTurn, PendingStep
 from workflows.chat.history.transcript import Turn
+from workflows.chat.history.turn_journal import (
+    AnswerStep,
+    CallStep,
+    Journal,
+    JournalStep,
+    NewAnswer,
+    OpenTurn,
+    PendingStep,
+)
 from workflows.chat.limits.run_clock import RunClock
 from workflows.chat.package_code.incidents import MAX_INCIDENTS, Incident
 from workflows.chat.questions.question import Question

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from workflows.chat.chat_state import live_turn
-from workflows.chat.questions.package_call import PackageCall, current_call
+from workflows.chat.questions.call_questions import PackageCall, current_call
 from workflows.chat.questions.question import digest
 from workflows.context.values.storable_values import plain_copy
 from workflows.tools import UIToolError, use_ui_tool

@@ -9,8 +9,8 @@ import click
 from ops.cli.command import add_options, command
 from ops.cli.completion import complete_with, find_ids
 from ops.cli.confirmation import confirm_or_exit, dry_run_option, print_result, yes_option
+from ops.cli.database_session import with_database
 from ops.cli.output import exit_with_error, json_option
-from ops.cli.session import with_database
 from ops.presenters.amounts import pluralize
 
 _batch_options = add_options(

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from ops.cli.billing.call_options import call_options, parse_call_filter
+from ops.cli.billing.ledger_filter_options import call_options, parse_call_filter
 from ops.cli.command import command
+from ops.cli.database_session import with_database
 from ops.cli.output import discard_stdout, exit_with_error
 from ops.cli.progress import ReportProgress, show_progress
-from ops.cli.session import with_database
 from ops.presenters.amounts import pluralize
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import click
 
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_ids
+from ops.cli.database_session import with_database
 from ops.cli.output import exit_with_error, json_option, print_json, print_table
-from ops.cli.session import with_database
 from ops.cli.text_grid import GridColumn, fit_columns, grid_lines
 from ops.presenters.amounts import format_exact_usd
 from ops.presenters.printable_text import to_printable

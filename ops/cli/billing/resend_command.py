@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ops.cli.billing.call_options import call_options, parse_call_filter
+from ops.cli.billing.ledger_filter_options import call_options, parse_call_filter
 from ops.cli.command import command
 from ops.cli.confirmation import confirm_or_exit, print_result, yes_option
+from ops.cli.database_session import with_database
 from ops.cli.output import json_option
 from ops.cli.progress import ReportProgress, show_progress
-from ops.cli.session import with_database
 from ops.presenters.amounts import pluralize
 
 if TYPE_CHECKING:

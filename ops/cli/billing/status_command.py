@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ops.cli.command import command
+from ops.cli.database_session import with_database
 from ops.cli.exit_codes import EXIT_FAILURE
 from ops.cli.output import json_option, print_error, print_json
-from ops.cli.session import with_database
 from ops.presenters.amounts import pluralize
 from ops.presenters.printable_text import to_printable
 from ops.presenters.times import format_moment

@@ -9,9 +9,9 @@ import click
 from ops.cli.budgets.list_budgets_command import BUDGET_ID_ARGUMENT, exit_with_unknown_budget
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_apps, find_workflows
+from ops.cli.database_session import with_database
 from ops.cli.output import json_option, print_error, print_json
 from ops.cli.runs.run_options import operator_name
-from ops.cli.session import with_database
 from ops.presenters.amounts import pluralize
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import click
 from accounting.budgets.budget import format_usd
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_apps
+from ops.cli.database_session import with_database
 from ops.cli.output import exit_with_error, json_option, print_json, print_table
-from ops.cli.session import with_database
 from ops.cli.text_grid import GAP, GridColumn, fit_columns, grid_lines, total_width
 from ops.presenters.amounts import draw_bar, format_count, format_percent, format_short_count
 from ops.presenters.budget_text import WARNING_SHARE, format_usd_for_limit

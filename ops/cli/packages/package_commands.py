@@ -10,8 +10,8 @@ from ops.cli.completion import complete_with, find_workflows
 from ops.cli.exit_codes import EXIT_FAILURE
 from ops.cli.output import exit_with_error, json_option, print_json, print_table
 from ops.cli.packages.verdicts import inspection_json, print_verdict
+from ops.missing_requirements import add_unmet_needs
 from ops.presenters.printable_text import to_encodable
-from ops.unmet_needs import add_unmet_needs
 from workers.settings import load_settings
 from workflows.package.catalog import Catalog, package_directories
 from workflows.package.loader import Inspection

@@ -11,7 +11,7 @@ from ops.cli.exit_codes import EXIT_FAILURE
 from ops.cli.output import json_option, print_json
 from ops.cli.packages.verdicts import inspection_json, print_strict_result, print_totals, print_verdict
 from ops.cli.progress import show_progress
-from ops.unmet_needs import add_unmet_needs
+from ops.missing_requirements import add_unmet_needs
 from workers.settings import Settings, load_settings
 from workflows.package.catalog import find_package_folders, name_taken_finding, package_directories
 from workflows.package.loader import Inspection, inspect_package

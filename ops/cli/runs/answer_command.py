@@ -9,10 +9,10 @@ import click
 
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_runs
+from ops.cli.database_session import open_wakeups, with_database
 from ops.cli.output import exit_with_error, json_option, print_json
 from ops.cli.parameters import JsonArgumentError, parse_json_object, parse_json_option
 from ops.cli.runs.run_options import answerer_name, exit_on_refusal
-from ops.cli.session import open_wakeups, with_database
 from ops.presenters.answer_inputs import MAX_NUMBER_DIGITS, MAX_QUESTION_ID_LENGTH, parse_answer_value
 from ops.presenters.printable_text import to_printable
 from ops.presenters.question_lines import answer_result_text, single_question_lines, waiting_text

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from ops.cli.confirmation import confirm_or_exit
+from ops.cli.database_session import open_wakeups, with_database
 from ops.cli.output import print_error, print_json
 from ops.cli.progress import show_progress
 from ops.cli.runs.run_options import operator_name, refusal_text
-from ops.cli.session import open_wakeups, with_database
 from ops.presenters.amounts import pluralize
 from ops.presenters.printable_text import to_printable
 from ops.presenters.times import format_moment

@@ -7,9 +7,9 @@ from ulid import ULID
 
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_apps, find_workflows
+from ops.cli.database_session import with_database
 from ops.cli.output import exit_with_error, json_option, print_json
 from ops.cli.parameters import parse_json_option
-from ops.cli.session import with_database
 from workers.settings import Settings
 from workers.store.run import Accepted, RunRequest, TriggerEvent
 from workflows.package.trigger_specs.priority import DEFAULT_PRIORITY, MAX_PRIORITY, MIN_PRIORITY

@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from ops.cli.command import command
+from ops.cli.database_session import with_database
 from ops.cli.output import json_option, make_console, print_json, print_table
 from ops.cli.runs.run_options import filter_options, parse_run_filter
-from ops.cli.session import with_database
 from ops.presenters.run_lines import describe_state
 from ops.presenters.times import format_moment
 from workers.store.run_filter import RunFilter

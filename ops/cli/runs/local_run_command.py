@@ -23,8 +23,8 @@ from workers.settings import Settings, load_settings
 from workflows.context.redaction import Redactor
 
 if TYPE_CHECKING:
+    from workers.local_run.local_request import Request
     from workers.local_run.report import RunReport
-    from workers.local_run.request import Request
 
 _FILE_TYPE = click.Path(path_type=Path)
 
@@ -67,7 +67,7 @@ def run_locally(workflow: str, as_json: bool, verbose: bool, **options: Any) -> 
     With --script no API key is needed. The file lists an answer for each model call of an agent:
       answers: {Clerk: [{text: REFUND}], Writer: [{text: Dear customer.}]}
     """
-    from workers.local_run.request import NotStartedError, WrongUseError
+    from workers.local_run.local_request import NotStartedError, WrongUseError
 
     try:
         raise SystemExit(_run_package(workflow, options, as_json=as_json, verbose=verbose))
@@ -80,8 +80,8 @@ def run_locally(workflow: str, as_json: bool, verbose: bool, **options: Any) -> 
 
 def _run_package(workflow: str, options: dict[str, Any], *, as_json: bool, verbose: bool) -> int:
     from ops.cli.live_view import LiveView
+    from workers.local_run.local_request import NoteWatch
     from workers.local_run.package_lookup import chosen_package
-    from workers.local_run.request import NoteWatch
     from workers.local_run.run_package import open_local_run, with_flags
 
     request = _parse_request(options)
@@ -113,7 +113,7 @@ def _run_package(workflow: str, options: dict[str, Any], *, as_json: bool, verbo
 
 
 def _parse_request(options: dict[str, Any]) -> "Request":
-    from workers.local_run.request import Request, WrongUseError
+    from workers.local_run.local_request import Request, WrongUseError
 
     if options["script"] is not None and options["models"] is not None:
         raise WrongUseError("--script replaces all models; remove --models")

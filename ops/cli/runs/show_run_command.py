@@ -6,9 +6,9 @@ import click
 
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_runs
+from ops.cli.database_session import with_database
 from ops.cli.output import json_option, print_json, print_lines
 from ops.cli.runs.run_options import exit_on_refusal
-from ops.cli.session import with_database
 from ops.presenters.run_lines import run_lines
 
 

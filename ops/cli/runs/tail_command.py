@@ -9,10 +9,10 @@ from rich.text import Text
 
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_runs
+from ops.cli.database_session import with_database
 from ops.cli.exit_codes import EXIT_FAILURE
 from ops.cli.output import discard_stdout, json_option, line_console, print_json_line
 from ops.cli.runs.run_options import exit_on_refusal, owner_options, parse_run_filter
-from ops.cli.session import with_database
 from ops.presenters.printable_text import to_printable
 from ops.presenters.run_lines import describe_hold
 from ops.presenters.times import format_utc

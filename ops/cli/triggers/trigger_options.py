@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from ops.cli.completion import complete_with, find_apps, find_triggers
+from ops.cli.database_session import with_database
 from ops.cli.exit_codes import EXIT_FAILURE, EXIT_USAGE
 from ops.cli.output import exit_with_error
-from ops.cli.session import with_database
 from workers.control.change_result import RefusedError
 
 if TYPE_CHECKING:

@@ -10,18 +10,18 @@ import click
 
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_apps, find_workflows
+from ops.cli.database_session import with_database
 from ops.cli.exit_codes import EXIT_FAILURE
 from ops.cli.output import json_option, print_json, print_table
 from ops.cli.parameters import MOMENT
 from ops.cli.progress import show_progress
-from ops.cli.session import with_database
-from ops.cli.usage.bill import FIELDS, Bill, GroupByType, field_names, make_bill, sum_totals
+from ops.cli.usage.usage_report import FIELDS, Bill, GroupByType, field_names, make_bill, sum_totals
 from ops.presenters.amounts import format_exact_usd, pluralize
 
 if TYPE_CHECKING:
     from pymongo.asynchronous.database import AsyncDatabase
 
-    from accounting.totals.rebuild import Difference
+    from accounting.totals.totals_rebuild import Difference
     from accounting.totals.usage_query import UsageFilter
 
     Database = AsyncDatabase[dict[str, Any]]
@@ -167,7 +167,7 @@ def _print_plain(bill: Bill) -> None:
 
 
 def verify_totals(*, as_json: bool) -> None:
-    from accounting.totals.rebuild import find_differences
+    from accounting.totals.totals_rebuild import find_differences
 
     async def work(database: "Database", _settings: object) -> "Sequence[Difference]":
         return await find_differences(database, report)
@@ -188,7 +188,7 @@ def verify_totals(*, as_json: bool) -> None:
 
 
 def rebuild_totals(*, as_json: bool) -> None:
-    from accounting.totals.rebuild import rebuild
+    from accounting.totals.totals_rebuild import rebuild
 
     async def work(database: "Database", _settings: object) -> int:
         return await rebuild(database, report)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ops.cli.text_grid import GAP, GridColumn, fit_columns, grid_lines, total_width
-from ops.cli.usage.bill import FIELDS, Bill, sum_totals, total_tokens
+from ops.cli.usage.usage_report import FIELDS, Bill, sum_totals, total_tokens
 from ops.presenters.amounts import draw_bar, format_count, format_percent, format_short_count, format_usd, usd_decimals
 from ops.presenters.printable_text import to_printable
 from ops.presenters.times import format_utc

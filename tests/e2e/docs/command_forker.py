@@ -21,7 +21,7 @@ REAL = Path(sys.executable).parent / "unattended"
 EAGER = (
     "workers.process.wakeup_handler",
     "workers.local_run.run_package",
-    "ops.doctor.examination",
+    "ops.doctor.check_runner",
     "triggers.role_context",
     "triggers.schedule.schedule_kind",
 )

@@ -9,9 +9,9 @@ from pymongo import MongoClient
 
 from accounting.ledger.ledger_retention import LedgerRetention
 from accounting.ledger.ledger_rows import COLLECTION
-from accounting.totals.rebuild import ensure_indexes, find_differences, rebuild
 from accounting.totals.roll_up import RollUp
-from accounting.totals.sums import HOURS, STATE, hour_of
+from accounting.totals.row_sums import HOURS, STATE, hour_of
+from accounting.totals.totals_rebuild import ensure_indexes, find_differences, rebuild
 from accounting.totals.usage_query import UsageFilter, usage_totals
 from accounting.usage import UsageTotals
 from tests.integration.accounting.ledger_rows import insert_rows, random_rows

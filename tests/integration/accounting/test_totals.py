@@ -14,9 +14,9 @@ from typing_extensions import override
 from accounting.billing.outbox import Outbox
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.ledger_rows import COLLECTION, NOT_OPEN, WORKER_LOST
-from accounting.totals.rebuild import find_differences, rebuild
 from accounting.totals.roll_up import RollUp
-from accounting.totals.sums import HOURS, STATE, SUMMED, TOTALS
+from accounting.totals.row_sums import HOURS, STATE, SUMMED, TOTALS
+from accounting.totals.totals_rebuild import find_differences, rebuild
 from accounting.totals.usage_query import EVERYTHING, UsageFilter, totals_pipeline, usage_totals
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageTotals
 from tests.integration.accounting.ledger_rows import BEGAN, PRICES, give_up_open_rows, insert_rows, random_rows
@@ -205,7 +205,7 @@ async def test_a_build_that_the_store_interrupts_is_begun_anew(
     )
     roll_up = RollUp(store.database)
     with monkeypatch.context() as away:
-        away.setattr("accounting.totals.rebuild._repair_apps", _fails)
+        away.setattr("accounting.totals.totals_rebuild._repair_apps", _fails)
         with pytest.raises(AutoReconnect):
             await roll_up.run_pass(Counter())
 

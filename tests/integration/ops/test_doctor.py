@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from ops.doctor.broker_checks import check_redis
 from ops.doctor.check_result import Check, has_problem
-from ops.doctor.examination import examine
+from ops.doctor.check_runner import examine
 from ops.doctor.mongodb_checks import check_mongodb
 from ops.embedded.binaries import find_mongod
 from ops.embedded.embedded_mongodb import mongod_argv

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ops.exporter.ledger_state import read_ledger_state
+from ops.exporter.ledger_counts import read_ledger_state
 from ops.exporter.store_snapshot import Snapshot, SnapshotReader
 from workers.store import queue_counts
 from workers.store.ended_counts import RunLabels

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from rich.cells import cell_len
 
 from accounting.totals.roll_up import RollUp
-from accounting.totals.sums import HOURS
+from accounting.totals.row_sums import HOURS
 from ops.cli.usage.usage_command import usage
 from tests.integration.ops.command import command, environment, unattended
 from tests.integration.ops.terminal import terminal_lines

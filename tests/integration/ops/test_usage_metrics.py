@@ -12,9 +12,9 @@ from accounting.app_labels import OTHER, AppLabels
 from accounting.infra.snapshot_read import snapshot_read
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.ledger_rows import OPEN
-from accounting.totals.rebuild import rebuild
 from accounting.totals.roll_up import RollUp
-from accounting.totals.sums import HOURS, STATE, TOTALS
+from accounting.totals.row_sums import HOURS, STATE, TOTALS
+from accounting.totals.totals_rebuild import rebuild
 from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens, UsageStatus
 from ops.exporter.exporter_metrics import StoreCollector
 from ops.exporter.store_snapshot import SnapshotReader

@@ -15,8 +15,8 @@ from tests.integration.triggers.schedule_bench import (
 )
 from triggers.register.trigger_record import Pause
 from triggers.schedule.schedule_backfill import make_backfill_runs, plan_backfill
+from triggers.schedule.tick_requests import Tick
 from triggers.schedule.tick_starter import TickStarter
-from triggers.schedule.ticks import Tick
 from workers.control.run_cancellation import cancel
 from workers.store.run_store import RunStore
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from triggers.register.skip_notes import MAX_NOTES, Notes
 from triggers.register.trigger import Trigger
-from triggers.register.trigger_notes import MAX_NOTES, Notes
 from triggers.register.trigger_record import Pause
 from triggers.register.trigger_store import TriggerExistsError, TriggerStore
 from workers.store.run_store import RunStore

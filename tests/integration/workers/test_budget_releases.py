@@ -14,8 +14,8 @@ from accounting.budgets.effective_budgets import BudgetWindow
 from accounting.budgets.window_calendar import window_span
 from accounting.budgets.window_store import WindowStore, WindowUsage
 from tests.integration.accounting.budgets.reserving_process import ReservingProcess, set_budget
-from tests.integration.workers.test_lanes import hold_runs
-from workers.admission.caps import Caps
+from tests.integration.workers.test_claim_lanes import hold_runs
+from workers.admission.cap_settings import Caps
 from workers.admission.limit_releases import MAX_RELEASED, BudgetReleases, LimitReleases
 from workers.admission.limits.budget_limit import MAX_RELEASED_AT_ONCE
 from workers.store.run_store import RunStore

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.integration.stage import Stage, relay, wait_until
-from tests.integration.workers.test_lanes import hold_runs, insert_runs, max_gap, started_runs, wait_for_all_ends
-from workers.admission.caps import parse_caps
+from tests.integration.workers.test_claim_lanes import hold_runs, insert_runs, max_gap, started_runs, wait_for_all_ends
+from workers.admission.cap_settings import parse_caps
 from workers.store.run_document import as_json
 from workers.store.run_store import RunStore
 from workers.store.start_rate_store import MAX_EARLY_S

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.integration.stage import Stage, relay
-from workflows.context.documents.database_queries import tenant_scope
+from workflows.context.documents.query_templates import tenant_scope
 
 pytestmark = pytest.mark.integration
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.stage import Stage, relay
 from workers.store.claimed_runs import MongoRunRepository
-from workers.store.kept_state_store import KeptStateStore
+from workers.store.persistent_state_store import KeptStateStore
 from workers.store.run import LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
 from workflows.context.reads.persistent_states import PersistentState, StateKey

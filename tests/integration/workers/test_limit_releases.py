@@ -10,8 +10,8 @@ import pytest
 from pymongo import monitoring
 
 from tests.integration.stage import Document, wait_until
-from tests.integration.workers.test_lanes import explain_command, hold_runs, insert_runs, stages
-from workers.admission.caps import Caps, parse_caps
+from tests.integration.workers.test_claim_lanes import explain_command, hold_runs, insert_runs, stages
+from workers.admission.cap_settings import Caps, parse_caps
 from workers.admission.limit_releases import MAX_RELEASED, LimitReleases
 from workers.admission.limits.all_limits import AllLimits
 from workers.admission.run_admission import Admission

@@ -11,7 +11,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 
 from tests.integration.stage import Stage, relay, wait_until
 from workers.store.claimed_runs import MongoRunRepository
-from workers.store.package_documents import PackageDocuments
+from workers.store.context_documents import PackageDocuments
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
 from workflows.context.documents.document_access import DocumentWrite, WriteTooSlowError

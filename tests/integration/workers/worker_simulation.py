@@ -10,8 +10,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from workers.admission.caps import parse_caps
-from workers.admission.lanes import Lanes
+from workers.admission.cap_settings import parse_caps
+from workers.admission.claim_lanes import Lanes
 from workers.admission.limits.all_limits import AllLimits
 from workers.admission.run_admission import Admission
 from workers.control.change_result import RefusedError, RunNotFoundError

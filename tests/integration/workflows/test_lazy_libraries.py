@@ -9,7 +9,7 @@ pytestmark = pytest.mark.integration
 
 PROGRAM = """
 import sys
-import ops.unmet_needs, ops.doctor.package_and_model_checks, workflows.models_file, triggers.gateway.gateway_app
+import ops.missing_requirements, ops.doctor.package_and_model_checks, workflows.models_file, triggers.gateway.gateway_app
 from workflows.provider_libraries import LIBRARY_MODULES, describe_missing_library
 assert not any(describe_missing_library(provider) for provider in LIBRARY_MODULES)
 print([name for name in ("ag2", "openai", *LIBRARY_MODULES.values()) if name in sys.modules])

@@ -9,9 +9,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.integration.model_server import Answer, completion, model_server
+from tests.unit.workflows.chat.agents.test_output_schemas import breaches
+from tests.unit.workflows.chat.model_call.test_structured_replies import GOOD, structured_chat
 from tests.unit.workflows.chats import THREADS, Chat
-from tests.unit.workflows.test_output_schemas import breaches
-from tests.unit.workflows.test_structured_replies import GOOD, structured_chat
 from workflows.chat.agents.built_packages import build_package
 from workflows.chat.providers.model_registry import ModelRegistry
 from workflows.models_file import OpenAIModel

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.docs.test_docs import blocks, read
 from tests.unit.workflows.packages import faults, load, write_tool
-from workers.store.package_client import CHANGES_OF_A_CURSOR, METHODS
+from workers.store.tool_client import CHANGES_OF_A_CURSOR, METHODS
 from workflows.chat.package_code.package_modules import PackageModules
 from workflows.compat.served_names import SERVED
 from workflows.operator_file import OperatorFile, read_operator_file

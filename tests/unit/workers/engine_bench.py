@@ -15,13 +15,13 @@ from tests.unit.workflows.chats import build_chat
 from tests.unit.workflows.packages import load, rule
 from workers.engine import execute
 from workers.local_run.local_lease import LocalLease
-from workers.steps.execution import RunExecution
+from workers.steps.run_execution import RunExecution
 from workers.steps.run_services import NoObserver, RunServices
 from workers.store.claimed_runs_in_memory import MemoryRunRepository
-from workers.store.memory_runs import MemoryRuns
 from workers.store.run import Claim, HoldKind, RunRequest, RunState, TriggerEvent
 from workers.store.run_document import Document
 from workers.store.run_repository import RunRepository
+from workers.store.run_store_in_memory import MemoryRuns
 from workflows.chat.agents.built_packages import BuiltPackage
 from workflows.chat.history.transcript import Turn
 from workflows.context.context_loader import ContextSources

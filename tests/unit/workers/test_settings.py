@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.admission.caps import parse_caps
+from workers.admission.cap_settings import parse_caps
 from workers.setting_values import Address, RetentionDays, parse_address
 from workers.settings import (
     Settings,

@@ -12,18 +12,18 @@ from accounting.budgets.reservation_types import PlannedCall, Reserve, Settle, r
 from accounting.usage import BegunCall, ModelCall, RunOwner
 from tests.quick_yaml import dumped
 from workers.local_run.local_lease import LocalLease, NeverStops
-from workers.steps.execution import RunExecution
 from workers.steps.run_chat import new_chat
+from workers.steps.run_execution import RunExecution
 from workers.steps.run_services import RunServices
-from workers.steps.turns import take_turns
+from workers.steps.take_turns import take_turns
 from workers.store.run import Claim, RunRequest, TriggerEvent
 from workers.store.run_document import run_document
 from workflows.chat.agents.built_packages import BuiltPackage, build_package
 from workflows.chat.chat_loop import close_conversation
 from workflows.chat.chat_state import ChatTimeouts, Conversation
 from workflows.chat.history.checkpoint import Checkpoint, RunCounters
-from workflows.chat.history.journal import OpenTurn
 from workflows.chat.history.transcript import Turn
+from workflows.chat.history.turn_journal import OpenTurn
 from workflows.chat.limits.run_clock import RunClock
 from workflows.chat.package_code.tool_threads import ToolThreads
 from workflows.chat.providers.model_registry import ModelRegistry

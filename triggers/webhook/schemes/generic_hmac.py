@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from triggers.webhook.schemes.signature_check import (
+from triggers.webhook.schemes.signature_parts import (
     SignatureError,
     any_equal,
     check_time,

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 
-from triggers.webhook.schemes.signature_check import (
+from triggers.webhook.schemes.signature_parts import (
     SignatureError,
     any_equal,
     printable_header,

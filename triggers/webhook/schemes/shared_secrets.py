@@ -7,7 +7,7 @@ import base64
 import binascii
 from collections.abc import Mapping, Sequence
 
-from triggers.webhook.schemes.signature_check import SignatureError, any_equal, fingerprint, required_header, text_keys
+from triggers.webhook.schemes.signature_parts import SignatureError, any_equal, fingerprint, required_header, text_keys
 from workflows.package.trigger_specs.webhook_spec import Verification
 
 AUTHORIZATION = "authorization"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from triggers.webhook.schemes.signature_check import SignatureError, any_equal, check_time, required_header, text_keys
+from triggers.webhook.schemes.signature_parts import SignatureError, any_equal, check_time, required_header, text_keys
 from workflows.package.trigger_specs.webhook_spec import Verification
 
 _VERSION = "v0"

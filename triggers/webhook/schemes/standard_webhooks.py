@@ -14,7 +14,7 @@ from typing import Literal
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from triggers.webhook.schemes.signature_check import SignatureError, any_equal, check_time, required_header
+from triggers.webhook.schemes.signature_parts import SignatureError, any_equal, check_time, required_header
 from workflows.package.trigger_specs.webhook_spec import Verification
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 -- the published prefix, not a secret

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 
-from workers.admission.caps import Caps
+from workers.admission.cap_settings import Caps
 from workers.admission.limits.app_cap import AppCap
 from workers.admission.limits.budget_limit import BudgetAdmission, BudgetLimit
 from workers.admission.limits.limit import Limit, Refused, Released

@@ -3,7 +3,7 @@
 The most urgent run is released first, then the oldest.
 """
 
-from workers.admission.caps import Caps
+from workers.admission.cap_settings import Caps
 from workers.admission.limits.limit import UNLIMITED, Released
 from workers.admission.release_policy import ReleasePolicy
 from workers.store.held_runs import HeldRuns

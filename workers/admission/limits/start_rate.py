@@ -3,7 +3,7 @@
 A run that waits for its rate starts before a new one.
 """
 
-from workers.admission.caps import Caps
+from workers.admission.cap_settings import Caps
 from workers.admission.limits.limit import UNLIMITED, Released, is_first_start
 from workers.admission.release_policy import ReleasePolicy
 from workers.store.held_runs import Head, HeldRuns

@@ -3,7 +3,7 @@
 Waiting apps take turns.
 """
 
-from workers.admission.caps import Caps
+from workers.admission.cap_settings import Caps
 from workers.admission.limits.app_cap import hold_over_cap
 from workers.admission.limits.limit import UNLIMITED, Released
 from workers.admission.release_policy import ReleasePolicy

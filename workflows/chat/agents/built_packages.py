@@ -16,7 +16,7 @@ from workflows.chat.providers.model_registry import ModelRegistry
 from workflows.chat.routing.speaker_manager import SpeakerManager, build_manager
 from workflows.chat.routing.transfers import build_transfer_tools
 from workflows.chat.tools.auto_tools import load_auto_tools
-from workflows.chat.tools.package_tools import PackageTool
+from workflows.chat.tools.tool_calls import PackageTool
 from workflows.chat.tools.tool_functions import ToolFunction, load_tool_functions
 from workflows.compat.databases import NO_DATABASES, Databases
 from workflows.context.reads.source_reads import refreshed_variables

@@ -17,7 +17,7 @@ from workflows.chat.package_code.bound_arguments import (
 from workflows.chat.package_code.incidents import Incident, append_own_line, make_incident
 from workflows.chat.package_code.invocation import PackageCodeError, invoke
 from workflows.chat.package_code.package_modules import PackageModules
-from workflows.chat.questions.package_call import PackageCall
+from workflows.chat.questions.call_questions import PackageCall
 from workflows.package.normal_form.package_model import ALL_AGENTS, Hook, HookKind, LifecycleTool, Moment, Package
 
 log = logging.getLogger(__name__)

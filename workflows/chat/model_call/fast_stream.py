@@ -7,7 +7,7 @@ history remain AG2's own code.
 
 The stream relies on `send` reading `_subscribers` and `_interrupters` on each call, as pairs of a condition and an
 object whose `asolve(event, ...)` is awaited with the context under the name CONTEXT_OPTION_NAME. On an upgrade of AG2,
-tests/unit/workflows/test_fast_stream.py checks that and compares the two streams.
+tests/unit/workflows/chat/model_call/test_fast_stream.py checks that and compares the two streams.
 """
 
 from collections.abc import Callable

@@ -28,7 +28,7 @@ from ag2.tools.schemas import ToolSchema
 
 from workflows.chat.chat_errors import ModelError
 from workflows.chat.chat_state import LiveTurn, live_turn
-from workflows.chat.history.journal import AnswerStep, NewAnswer
+from workflows.chat.history.turn_journal import AnswerStep, NewAnswer
 from workflows.chat.limits import guards
 from workflows.chat.model_call.metered_client import MeteredClient
 from workflows.chat.model_call.open_call import MeteredModel

@@ -18,7 +18,7 @@ from workflows.chat.package_code.forked_copies import exit_if_forked, watch_loop
 from workflows.chat.package_code.incidents import error_text
 from workflows.chat.package_code.tool_threads import NoThreadFreeError, ToolThreads
 from workflows.chat.package_code.working_directory import WORKING_DIRECTORY
-from workflows.chat.questions import package_call
+from workflows.chat.questions import call_questions
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ async def invoke(
     keywords: Mapping[str, Any],
     threads: ToolThreads,
     timeout_s: float = TOOL_TIMEOUT_S,
-    call: package_call.PackageCall | None = None,
+    call: call_questions.PackageCall | None = None,
     cancel_grace_s: float = CANCEL_GRACE_S,
 ) -> Any:
     """Returns the function's result; for a generator, a list of its items.
@@ -56,8 +56,8 @@ async def invoke(
     Raises PackageCodeError for whatever the function raised, with a TimedOutError after `timeout_s`; a function that
     continues after that is abandoned. Raises NeedsHuman when the function asked a person and no answer is there,
     whatever it did with that exception. A CancelledError is the run's, never the function's own."""
-    call = call or package_call.PackageCall()
-    work = _FunctionRun(_function_name(function), package_call.context_for_call(call), timeout_s, cancel_grace_s)
+    call = call or call_questions.PackageCall()
+    work = _FunctionRun(_function_name(function), call_questions.context_for_call(call), timeout_s, cancel_grace_s)
     watch_loop_forks(asyncio.get_running_loop())
     visit = WORKING_DIRECTORY.enter()
     try:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from workflows.chat.chat_errors import PackageDefect
 from workflows.chat.chat_state import Conversation, LiveTurn
-from workflows.chat.history.journal import CallStep, Journal, OpenTurn
+from workflows.chat.history.turn_journal import CallStep, Journal, OpenTurn
 from workflows.chat.questions.question import Question
 from workflows.package.normal_form.automatic_tools import automatic_tools, is_offered
 

@@ -20,7 +20,7 @@ from typing_extensions import override
 from workflows.chat.chat_state import LiveTurn, OfferedTransfer, live_turn
 from workflows.context.expressions.prompt_templates import fill_judged
 from workflows.context.values.value_text import shorten
-from workflows.package.normal_form.judged_rules import find_mentioned_names
+from workflows.package.normal_form.model_judged_rules import find_mentioned_names
 from workflows.package.normal_form.package_model import Package, Rule
 
 TRANSFER_PREFIX = "transfer_to_"

@@ -15,12 +15,12 @@ from pydantic import Field, create_model
 
 from workflows.chat.chat_errors import MAX_REASON_CHARACTERS, StepFailed
 from workflows.chat.chat_state import LiveTurn
-from workflows.chat.history.journal import CallStep
+from workflows.chat.history.turn_journal import CallStep
 from workflows.chat.limits import guards
 from workflows.chat.package_code.incidents import append_own_line
 from workflows.chat.package_code.invocation import PackageCodeError
 from workflows.chat.package_code.package_modules import PackageModules
-from workflows.chat.questions.package_call import PackageCall
+from workflows.chat.questions.call_questions import PackageCall
 from workflows.chat.tools.tool_call_record import measure_call, note_replayed_call, record_call
 from workflows.chat.tools.tool_functions import (
     ToolFunction,

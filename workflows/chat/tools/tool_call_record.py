@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 from workflows.chat.chat_errors import NeedsHuman
 from workflows.chat.chat_state import LiveTurn, NotedToolCall
-from workflows.chat.history.journal import CallStep
+from workflows.chat.history.turn_journal import CallStep
 from workflows.chat.package_code.incidents import Incident
 from workflows.chat.package_code.invocation import PackageCodeError
-from workflows.chat.questions.package_call import PackageCall
+from workflows.chat.questions.call_questions import PackageCall
 from workflows.chat.tools.tool_functions import ToolFunction, ToolRefused, note_failure
 from workflows.context.call_context import CallContext, ContextChanges
 from workflows.context.values.storable_values import storable_key

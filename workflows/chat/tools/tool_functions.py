@@ -28,7 +28,7 @@ from workflows.chat.package_code.incidents import Incident, make_incident
 from workflows.chat.package_code.invocation import TOOL_TIMEOUT_S, PackageCodeError, invoke
 from workflows.chat.package_code.package_modules import PackageModules
 from workflows.chat.package_code.tool_threads import ToolThreads
-from workflows.chat.questions.package_call import PackageCall
+from workflows.chat.questions.call_questions import PackageCall
 from workflows.chat.tools.tool_parameters import ToolParameters, describe_errors, read_parameters
 from workflows.context.context_variables import ContextVariables
 from workflows.context.values.storable_values import storable_text

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from workflows.context.documents.database_queries import TENANT_NAMES, QueryError, fill_value
 from workflows.context.documents.document_access import DocumentTarget, DocumentWrite, WriteRefusedError
+from workflows.context.documents.query_templates import TENANT_NAMES, QueryError, fill_value
 from workflows.context.reads.supplied_values import query_facts, read_inputs
 from workflows.context.redaction import HIDDEN
 from workflows.context.values.value_text import to_text

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
 
-from workflows.context.documents.database_queries import PLACEHOLDER, find_placeholders, look_up_fact
+from workflows.context.documents.query_templates import PLACEHOLDER, find_placeholders, look_up_fact
 from workflows.context.reads.missing_values import NoValueError
 
 HOSTS_SETTING = "UNATTENDED_EXTERNAL_HOSTS"

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from pymongo.errors import PyMongoError
 
 from accounting.infra.store_errors import is_unavailable
-from workflows.context.documents.database_queries import QueryError, fill_query
 from workflows.context.documents.document_access import DocumentRead, ReadDocument, ReadRefusedError
+from workflows.context.documents.query_templates import QueryError, fill_query
 from workflows.context.external.external_urls import displayed_host
 from workflows.context.reads.missing_values import MissingValue, NoValueError
 from workflows.context.run_facts import FIXED_NAMES

@@ -8,8 +8,8 @@ from workflows.package.checks.file_places import (
     tools_file,
     variables_file,
 )
+from workflows.package.checks.human_input_checks import check_people
 from workflows.package.checks.known_names import known_names
-from workflows.package.checks.people_checks import check_people
 from workflows.package.checks.prompt_checks import check_first_message, check_prompts
 from workflows.package.checks.routing.condition_checks import check_conditions, check_judged_rules
 from workflows.package.checks.routing.routing_checks import check_routing

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from accounting.infra.zone_changes import find_last_change, find_offset_period
+from accounting.infra.clock_changes import find_last_change, find_offset_period
 from workflows.package.cron.cron_fields import CronPattern, parse_cron
 
 _SECOND = timedelta(seconds=1)

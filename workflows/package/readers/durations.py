@@ -1,7 +1,7 @@
 """Durations in package files: `15m`, `60s`, or a number of seconds."""
 
 from workflows.package.readers.section import Section
-from workflows.package.trigger_specs.spec_values import parse_duration
+from workflows.package.trigger_specs.spec_field_types import parse_duration
 
 
 def read_duration_s(section: Section, *names: str, default: float, max_s: float | None = None) -> float:

@@ -8,7 +8,7 @@ from workflows.context.values.value_types import ValueType, is_of_type, is_one_o
 from workflows.package.normal_form.package_model import TERMINATE, Limits, Orchestrator, Pattern, StartupMode
 from workflows.package.readers.field_aliases import normalize_speaker, used_field_name
 from workflows.package.readers.section import Section
-from workflows.package.trigger_specs.spec_values import NAME_PATTERN
+from workflows.package.trigger_specs.spec_field_types import NAME_PATTERN
 
 _PATTERNS: Mapping[str, Pattern] = {name.lower(): name for name in get_args(Pattern)}
 _STARTUP_MODES: Mapping[str, StartupMode] = {name.lower(): name for name in get_args(StartupMode)}

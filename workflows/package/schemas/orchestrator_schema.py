@@ -21,7 +21,7 @@ from workflows.package.schemas.schema_vocabulary import (
     text,
     whole,
 )
-from workflows.package.trigger_specs.spec_values import NAME_PATTERN
+from workflows.package.trigger_specs.spec_field_types import NAME_PATTERN
 
 _INPUT = mapping(
     "A value that a run takes from its trigger under this name",

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from workflows.context.documents.database_queries import SERVER_CODE
-from workflows.package.trigger_specs.base_trigger import BaseTrigger
-from workflows.package.trigger_specs.spec_values import Duration, Expression, Spec
+from workflows.context.documents.query_templates import SERVER_CODE
+from workflows.package.trigger_specs.base_spec import BaseTrigger
+from workflows.package.trigger_specs.spec_field_types import Duration, Expression, Spec
 
 # The stages that MongoDB allows after a change stream, without $redact, which could remove protected fields.
 ALLOWED_STAGES = ("$match", "$project", "$addFields", "$set", "$unset", "$replaceRoot", "$replaceWith")

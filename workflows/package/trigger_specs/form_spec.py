@@ -5,8 +5,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from workflows.context.values.value_types import is_of_type, is_one_of
-from workflows.package.trigger_specs.base_trigger import BaseTrigger
-from workflows.package.trigger_specs.spec_values import Spec, SpecFieldError
+from workflows.package.trigger_specs.base_spec import BaseTrigger
+from workflows.package.trigger_specs.spec_field_types import Spec, SpecFieldError
 
 DELIVERY_FIELD = "_delivery"  # hidden in each rendered page
 # Expressions see `_request` beside the fields; browsers fill `_charset_` with their character set.

@@ -5,8 +5,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from workflows.outcome import OutcomeKind
-from workflows.package.trigger_specs.base_trigger import BaseTrigger, is_expression
-from workflows.package.trigger_specs.spec_values import Expression, Name, SpecFieldError
+from workflows.package.trigger_specs.base_spec import BaseTrigger, is_expression
+from workflows.package.trigger_specs.spec_field_types import Expression, Name, SpecFieldError
 
 STATES = ("succeeded", "failed", "cancelled", "parked")
 ANY_OUTCOME = "any"

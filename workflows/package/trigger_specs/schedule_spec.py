@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from workflows.package.cron.fire_times import check_cron
-from workflows.package.trigger_specs.base_trigger import BaseTrigger, is_expression
-from workflows.package.trigger_specs.spec_values import (
+from workflows.package.trigger_specs.base_spec import BaseTrigger, is_expression
+from workflows.package.trigger_specs.spec_field_types import (
     UNION_TAGS,
     DateTimeValue,
     Duration,

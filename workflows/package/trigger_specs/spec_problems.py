@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from workflows.package.trigger_specs.spec_values import UNION_TAGS, SpecFieldError
+from workflows.package.trigger_specs.spec_field_types import UNION_TAGS, SpecFieldError
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict  # pydantic rejects typing.TypedDict bef
 
 from workflows.context.state.standing_answers import CONDITION_ROOTS
 from workflows.package.readers.jmespath_fields import WHOLE_INPUT, referenced_names
-from workflows.package.trigger_specs.spec_values import UNION_TAGS, Expression
+from workflows.package.trigger_specs.spec_field_types import UNION_TAGS, Expression
 
 _LIST_TAG, _KEYS_TAG = UNION_TAGS
 MAX_ANSWERS = 100  # per tool; their conditions are evaluated when the tool asks

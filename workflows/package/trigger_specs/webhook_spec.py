@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema, model_validator
 
-from workflows.package.trigger_specs.base_trigger import BaseTrigger
-from workflows.package.trigger_specs.spec_values import Duration, Expression, MappedValue, Spec, SpecFieldError
+from workflows.package.trigger_specs.base_spec import BaseTrigger
+from workflows.package.trigger_specs.spec_field_types import Duration, Expression, MappedValue, Spec, SpecFieldError
 
 Scheme = Literal["standard", "svix", "github", "stripe", "slack", "hmac", "bearer", "basic", "none"]
 BodyKind = Literal["json", "form", "text"]

@@ -8,10 +8,10 @@ from random import Random
 import pytest
 from pymongo.errors import AutoReconnect
 
-from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_reconciler import FOLD_DELAY_S, LOST_DELAY_S, BudgetReconciler
 from accounting.budgets.budget_status import read_statuses
 from accounting.budgets.reservation_types import BudgetBusyError, BudgetExhaustedError
+from accounting.budgets.window_accounts import BudgetOptions
 from accounting.budgets.window_store import RESERVATION_TTL_S
 from tests.integration.accounting.budgets.reserving_process import ReservingProcess, recorded_spending, set_budget
 from tests.integration.accounting.budgets.test_run_reservations import LossyWindowStore

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from pymongo.errors import AutoReconnect
 
-from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_reconciler import (
     FOLD_DELAY_S,
     LOST_DELAY_S,
@@ -19,6 +18,7 @@ from accounting.budgets.budget_reconciler import (
 )
 from accounting.budgets.budget_status import read_statuses
 from accounting.budgets.effective_budgets import BudgetWindow
+from accounting.budgets.window_accounts import BudgetOptions
 from accounting.budgets.window_store import RESERVATION_TTL_S, ProcessShare, WindowReply, WindowStore
 from tests.integration.accounting.budgets.reserving_process import (
     ReservingProcess,

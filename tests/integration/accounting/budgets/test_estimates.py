@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pymongo import AsyncMongoClient
 
-from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_reconciler import BudgetReconciler
 from accounting.budgets.estimates import DEFAULT_ANSWER_TOKENS, ESTIMATES, MAX_OBSERVATIONS, EstimateKey, EstimateStore
 from accounting.budgets.reservation_types import BudgetExhaustedError
+from accounting.budgets.window_accounts import BudgetOptions
 from tests.integration.accounting.budgets.reserving_process import (
     ReservingProcess,
     budget_status,

@@ -13,12 +13,12 @@ import pytest
 from pymongo import AsyncMongoClient
 from pymongo.errors import AutoReconnect, PyMongoError
 
-from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_reconciler import BudgetReconciler
 from accounting.budgets.budget_status import read_statuses
 from accounting.budgets.budget_store import BudgetStore
 from accounting.budgets.effective_budgets import REFRESH_INTERVAL_S, BudgetCache, BudgetWindow
 from accounting.budgets.reservation_types import BudgetBusyError, BudgetExhaustedError, BudgetHoldError
+from accounting.budgets.window_accounts import BudgetOptions
 from accounting.budgets.window_store import ProcessShare, WindowReply, WindowStore
 from tests.integration.accounting.budgets.reserving_process import (
     Database,

@@ -11,7 +11,7 @@ import pytest
 from ulid import ULID
 
 from ops.console.app import console_routes
-from ops.console.context import ConsoleOptions
+from ops.console.console_context import ConsoleOptions
 from tests.integration.stage import Stage, relay
 from tests.integration.triggers.gateway_server import Gateway, serving, settings_with_package
 from triggers.api_keys import ApiKeys

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from ops.console import query_params
-from ops.console.context import ConsoleOptions
+from ops.console.console_context import ConsoleOptions
 from ops.console.page_renderer import HEADERS
 from ops.console.sessions import COLLECTION
 from tests.integration.ops.console.conftest import ORDER_ID, Console, Visit, accept_run

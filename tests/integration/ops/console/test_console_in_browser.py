@@ -11,7 +11,7 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from accounting.budgets.budget import parse_budget
 from accounting.budgets.budget_store import BudgetStore
-from ops.console.context import COOKIE_NAME
+from ops.console.console_context import COOKIE_NAME
 from ops.console.sessions import Sessions
 from tests.integration.ops.console.conftest import Console, accept_run
 from tests.integration.ops.console.open_questions import FREE, LARGER, MESSAGE, REFUND, insert_asking_run

@@ -10,10 +10,9 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from accounting.budgets.budget import parse_budget
-from accounting.budgets.budget_options import BudgetOptions
 from accounting.budgets.budget_store import StoredBudget
 from accounting.budgets.effective_budgets import BudgetWindow, effective_budgets
-from accounting.budgets.window_accounts import Account, AccountClosedError, WindowSpentError
+from accounting.budgets.window_accounts import Account, AccountClosedError, BudgetOptions, WindowSpentError
 from accounting.budgets.window_store import ProcessShare, WindowReply, WindowStore
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)

@@ -12,14 +12,14 @@ from accounting.budgets.budget_status import BudgetStatus
 from accounting.usage import UsageTotals
 from ops.console import budget_rows, query_params
 from ops.console.allowed_run_actions import possible_run_actions
-from ops.console.context import check_origin
+from ops.console.console_context import check_origin
 from ops.console.login import safe_console_path
 from ops.console.runbook_page import RUNBOOK_FILE, render_markdown
 from ops.console.sessions import Session
 from ops.console.template_filters import badge_html, format_seconds, format_usd_amount, moment_html, preview_html
 from ops.console.usage_chart import HEIGHT, draw_chart
 from tests.unit.docs.test_docs import slug
-from triggers.api.access import Caller
+from triggers.api.caller_access import Caller
 from triggers.api_keys import ApiKey
 from triggers.gateway.http_problems import ProblemError
 from workers.store.run import RunState

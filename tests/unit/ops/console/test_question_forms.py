@@ -11,7 +11,7 @@ from ops.console.page_renderer import PageRenderer
 from ops.console.question_forms import parse_answer, question_views
 from ops.console.sessions import Session
 from ops.console.visitor import Visitor
-from triggers.api.access import Caller
+from triggers.api.caller_access import Caller
 from triggers.api_keys import ApiKey
 from triggers.gateway.http_problems import ProblemError
 

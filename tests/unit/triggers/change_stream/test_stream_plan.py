@@ -18,7 +18,7 @@ from triggers.change_stream.stream_plan import (
 )
 from triggers.change_stream.watched_triggers import ChangeTrigger, inactive_reason, make_change_trigger
 from triggers.register.trigger import Trigger
-from workers.store.own_collections import OWN_COLLECTIONS
+from workers.store.reserved_collections import OWN_COLLECTIONS
 from workflows.package.trigger_specs.change_spec import PROTECTED_FIELDS
 from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec
 

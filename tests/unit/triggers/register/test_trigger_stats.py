@@ -6,8 +6,8 @@ from typing import Any
 
 from pymongo.errors import AutoReconnect
 
+from triggers.register.skip_notes import MAX_NOTES
 from triggers.register.trigger import Trigger
-from triggers.register.trigger_notes import MAX_NOTES
 from triggers.register.trigger_stats import MAX_TRIGGERS, TriggerStats
 from triggers.register.trigger_store import TriggerStore
 from workflows.package.trigger_specs.schedule_spec import ScheduleSpec

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from triggers.register.trigger_notes import MAX_NOTES
+from triggers.register.skip_notes import MAX_NOTES
 from triggers.schedule.tick_plan import OVERLAP, PAUSED, Skip, Skips
 
 NOON = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)

@@ -7,12 +7,12 @@ import pytest
 from pymongo.errors import AutoReconnect
 
 from tests.contracts.test_run_repository import request
-from workers.admission.lanes import Lanes
+from workers.admission.claim_lanes import Lanes
 from workers.admission.limits.limit import Refused
 from workers.admission.run_admission import Admission
 from workers.store.claimed_runs_in_memory import MemoryRunRepository
-from workers.store.memory_runs import MemoryRuns
 from workers.store.run import Claim, Hold, HoldKind, RunState
+from workers.store.run_store_in_memory import MemoryRuns
 
 CAP = Hold(HoldKind.CONCURRENCY, "app:acme")
 

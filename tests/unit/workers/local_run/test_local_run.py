@@ -12,9 +12,9 @@ import yaml
 
 from tests.unit.workflows.packages import rule, write_package, write_tool
 from unattended import run_package
+from workers.local_run.local_request import NoteWatch, NotStartedError, Request, WrongUseError
 from workers.local_run.package_lookup import chosen_package
 from workers.local_run.report import TurnReport
-from workers.local_run.request import NoteWatch, NotStartedError, Request, WrongUseError
 from workers.local_run.run_package import open_local_run, run_package_async
 from workers.settings import load_settings
 from workers.store.run import RunState

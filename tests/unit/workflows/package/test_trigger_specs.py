@@ -13,7 +13,7 @@ from workflows.package.readers.triggers_reader import read_triggers
 from workflows.package.trigger_specs.change_spec import ChangeSpec
 from workflows.package.trigger_specs.form_spec import FormSpec
 from workflows.package.trigger_specs.schedule_spec import ScheduleSpec
-from workflows.package.trigger_specs.spec_values import format_duration, parse_duration
+from workflows.package.trigger_specs.spec_field_types import format_duration, parse_duration
 from workflows.package.trigger_specs.trigger_spec import TriggerSpec
 from workflows.package.trigger_specs.webhook_spec import WebhookSpec
 

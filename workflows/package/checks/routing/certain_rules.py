@@ -8,7 +8,7 @@ from workflows.context.expressions.routing_conditions import Condition, name_pre
 from workflows.package.checks.routing.condition_checks import compiled_condition, environment_names
 from workflows.package.checks.variables.constant_variables import constant_values
 from workflows.package.findings import Findings
-from workflows.package.normal_form.judged_rules import find_mentioned_names
+from workflows.package.normal_form.model_judged_rules import find_mentioned_names
 from workflows.package.normal_form.package_model import USER, Package, Rule
 
 

@@ -11,7 +11,7 @@ from workflows.package.checks.file_places import routing_file, rule_place
 from workflows.package.checks.graph import reverse_graph
 from workflows.package.checks.known_names import known_names
 from workflows.package.findings import Findings
-from workflows.package.normal_form.judged_rules import find_mentioned_names
+from workflows.package.normal_form.model_judged_rules import find_mentioned_names
 from workflows.package.normal_form.package_model import USER, Package, Rule, Variable
 from workflows.package.normal_form.variable_sources import ComputedSource
 

@@ -3,7 +3,7 @@
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from workflows.context.documents.database_queries import TENANT_NAMES, find_placeholders
+from workflows.context.documents.query_templates import TENANT_NAMES, find_placeholders
 from workflows.package.checks.file_places import variable_place, variables_file
 from workflows.package.checks.graph import find_cycles
 from workflows.package.checks.known_names import KEY_FACTS, known_names

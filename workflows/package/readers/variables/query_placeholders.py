@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from workflows.context.documents.database_queries import PLACEHOLDER, QueryError, fill_query, find_placeholders
+from workflows.context.documents.query_templates import PLACEHOLDER, QueryError, fill_query, find_placeholders
 from workflows.package.readers.section import Section
 
 _BRACES = re.compile(r"\{\{[^{}]*\}\}|\$\{[^{}]*\}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
-from workflows.context.documents.database_queries import SERVER_CODE
+from workflows.context.documents.query_templates import SERVER_CODE
 from workflows.context.values.type_coercion import find_unstorable
 from workflows.context.values.value_types import ValueType, parse_type_name
 from workflows.package.normal_form.variable_sources import (

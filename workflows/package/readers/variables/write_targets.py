@@ -6,7 +6,7 @@ The document belongs to the run's app.
 import re
 from typing import cast
 
-from workflows.context.documents.database_queries import is_system_collection
+from workflows.context.documents.query_templates import is_system_collection
 from workflows.package.normal_form.variable_sources import WriteStrategy, WriteTarget
 from workflows.package.readers.field_aliases import used_field_name
 from workflows.package.readers.section import Section

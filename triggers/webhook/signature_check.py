@@ -1,0 +1,29 @@
+"""The verification schemes, by the name in a trigger's `verify.scheme`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from triggers.webhook.schemes import generic_hmac, github, shared_secrets, slack, standard_webhooks, stripe
+from triggers.webhook.schemes.signature_parts import SignatureError, Verify
+
+__all__ = ["SCHEMES", "SignatureError", "Verify"]
+
+
+@dataclass(frozen=True, slots=True)
+class SchemeRules:
+    verify: Verify
+    id_in_body: str | None = None  # the body's key with the delivery id, where no header has it
+    www_authenticate: str | None = None  # the header of a 401: some senders send credentials only after it
+
+
+SCHEMES: Mapping[str, SchemeRules] = {
+    "standard": SchemeRules(standard_webhooks.verify),
+    "svix": SchemeRules(standard_webhooks.verify_svix),
+    "github": SchemeRules(github.verify),
+    "stripe": SchemeRules(stripe.verify, id_in_body="id"),
+    "slack": SchemeRules(slack.verify, id_in_body="event_id"),
+    "hmac": SchemeRules(generic_hmac.verify),
+    "bearer": SchemeRules(shared_secrets.verify_bearer, www_authenticate="Bearer"),
+    "basic": SchemeRules(shared_secrets.verify_basic, www_authenticate='Basic realm="webhook"'),
+    "none": SchemeRules(shared_secrets.verify_nothing),
+}
