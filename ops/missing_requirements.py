@@ -1,4 +1,4 @@
-"""Unmet needs: variables, secrets, hosts and workflows that a package names and this machine lacks."""
+"""Missing requirements: variables, secrets, hosts and workflows that a package names and this machine lacks."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace

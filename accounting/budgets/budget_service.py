@@ -1,7 +1,7 @@
 """The budget service of a process: what all its runs share.
 
-Runs reserve before each call (`run_budgets`), and admission checks whether a run may start (`check_start`). If no
-budget matches, neither asks the store.
+Runs reserve before each call (`RunBudgets.reserve`), and admission checks whether a run may start (`check_start`). If
+no budget matches, neither asks the store.
 """
 
 import asyncio

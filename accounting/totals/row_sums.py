@@ -1,4 +1,4 @@
-"""Sums: what a row of the ledger adds to the totals, and where they are stored.
+"""Row sums: what a row of the ledger adds to the totals, and where they are stored.
 
 A due row adds its own values. A correcting row was added before as a call without usage, and adds the difference.
 """

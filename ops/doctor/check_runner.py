@@ -1,4 +1,4 @@
-"""The doctor's examination: runs all checks at once, each with a timeout."""
+"""The check runner of the doctor: runs all checks at once, each with a timeout."""
 
 import asyncio
 import difflib

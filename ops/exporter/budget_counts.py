@@ -24,12 +24,12 @@ class BudgetScope(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetState:
+class BudgetCounts:
     statuses: Sequence[BudgetStatus] = ()
     rejections: Mapping[BudgetScope, int] = field(default_factory=dict)
 
 
-async def read_budget_state(database: AsyncDatabase[Document]) -> BudgetState:
+async def read_budget_counts(database: AsyncDatabase[Document]) -> BudgetCounts:
     """Read all budgets; rejections include those of past windows and of removed budgets.
 
     A budget of each app that no app has spent from yet has no status to show.
@@ -43,7 +43,7 @@ async def read_budget_state(database: AsyncDatabase[Document]) -> BudgetState:
     all_time_ids = f"^{all_time_id('', None)[:-1]}"
     async for document in database[COLLECTION].find({"_id": {"$regex": all_time_ids}}, {"rejections": 1}):
         rejections[parse_all_time_scope(document["_id"])] += document["rejections"]
-    return BudgetState(statuses, rejections)
+    return BudgetCounts(statuses, rejections)
 
 
 def _budget_scope(status: BudgetStatus) -> BudgetScope:

@@ -10,13 +10,13 @@ from accounting.app_labels import AppLabels
 from accounting.billing.outbox import OutboxState
 from accounting.budgets.budget import display_amount
 from accounting.budgets.budget_status import BudgetStatus
-from ops.exporter.budget_counts import BudgetScope, BudgetState
-from ops.exporter.ledger_counts import LedgerState
+from ops.exporter.budget_counts import BudgetCounts, BudgetScope
+from ops.exporter.ledger_counts import LedgerCounts
 from ops.exporter.metric_families import Counts, Labels, MonotonicCounters, gauge_family, labelled_gauge_family
 from ops.exporter.store_snapshot import Snapshot
-from ops.exporter.trigger_counts import TriggerState
+from ops.exporter.trigger_counts import TriggerCounts
 from ops.exporter.usage_metrics import usage_families
-from workers.store.queue_counts import QueueState
+from workers.store.queue_counts import QueueCounts
 
 BUDGET_LABELS = ("app", "workflow", "window", "unit")
 ALL_APPS_LABEL = ALL_WORKFLOWS_LABEL = ""  # of a budget for all of them together
@@ -74,7 +74,7 @@ class StoreCollector(Collector):
         yield self._counters.family("unattended_runs_stranded", text, names, stranded)
 
 
-def _queue_families(queue: QueueState) -> Iterator[Metric]:
+def _queue_families(queue: QueueCounts) -> Iterator[Metric]:
     by_hold: Counts = {(hold,): count for hold, count in queue.queued.items()}
     yield labelled_gauge_family("unattended_runs_queued", "Runs that wait and are due", ["hold"], by_hold)
     yield gauge_family("unattended_runs_in_progress", "Runs that a worker owns", queue.in_progress)
@@ -99,7 +99,7 @@ def _person_wait_families(snapshot: Snapshot) -> Iterator[Metric]:
     yield labelled_gauge_family("unattended_oldest_waiting_for_person_age_seconds", oldest, names, ages)
 
 
-def _trigger_families(triggers: TriggerState) -> Iterator[Metric]:
+def _trigger_families(triggers: TriggerCounts) -> Iterator[Metric]:
     paused = "Pauses of triggers that are in effect, those of single apps included"
     by_reason: Counts = {(reason,): count for reason, count in triggers.paused.items()}
     yield labelled_gauge_family("unattended_triggers_paused", paused, ["reason"], by_reason)
@@ -110,7 +110,7 @@ def _trigger_families(triggers: TriggerState) -> Iterator[Metric]:
     yield gauge_family("unattended_schedule_overdue_seconds", overdue, triggers.overdue_s)
 
 
-def _ledger_families(ledger: LedgerState) -> Iterator[Metric]:
+def _ledger_families(ledger: LedgerCounts) -> Iterator[Metric]:
     in_progress = "Model calls in progress, and those of lost workers until they are closed"
     yield gauge_family("unattended_model_calls_open", in_progress, ledger.open_calls)
     waiting = "Ledger rows that are not added to the totals yet; usage metrics include them"
@@ -129,7 +129,7 @@ def _outbox_families(outbox: OutboxState) -> Iterator[Metric]:
     yield gauge_family("unattended_billing_oldest_pending_seconds", oldest, outbox.oldest_pending_age_s)
 
 
-def budget_families(budgets: BudgetState, apps: AppLabels, counters: MonotonicCounters) -> Iterator[Metric]:
+def budget_families(budgets: BudgetCounts, apps: AppLabels, counters: MonotonicCounters) -> Iterator[Metric]:
     fullest: dict[Labels, BudgetStatus] = {}
     for status in budgets.statuses:
         budget = status.budget

@@ -1,4 +1,4 @@
-"""The ledger's state for the exporter: calls in progress, and rows that are not in the totals yet."""
+"""Counts of the ledger for the exporter: calls in progress, and rows that are not in the totals yet."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,16 +13,16 @@ MAX_ROWS_SCANNED = 1_000  # the waiting rows that the roll-up takes next
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerState:
+class LedgerCounts:
     open_calls: int = 0
     waiting_rows: int = 0
     oldest_waiting_s: float = 0.0
 
 
-async def read_ledger_state(database: AsyncDatabase[Document]) -> LedgerState:
+async def read_ledger_counts(database: AsyncDatabase[Document]) -> LedgerCounts:
     rows = database[COLLECTION]
     oldest = await rows.aggregate(oldest_waiting_pipeline())
-    return LedgerState(
+    return LedgerCounts(
         open_calls=await rows.count_documents({"rollup": OPEN}),
         waiting_rows=await rows.count_documents({"rollup": NOT_ADDED}),
         oldest_waiting_s=sum([max(row["age_ms"], 0) async for row in oldest]) / 1000,

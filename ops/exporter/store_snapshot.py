@@ -17,24 +17,24 @@ from accounting.app_labels import AppLabels, AppLabelStore
 from accounting.billing.outbox import OutboxState, read_outbox_state
 from accounting.infra.snapshot_read import snapshot_read
 from accounting.usage import UsageTotals
-from ops.exporter.budget_counts import BudgetState, read_budget_state
-from ops.exporter.ledger_counts import LedgerState, read_ledger_state
-from ops.exporter.trigger_counts import TriggerState, read_trigger_state
+from ops.exporter.budget_counts import BudgetCounts, read_budget_counts
+from ops.exporter.ledger_counts import LedgerCounts, read_ledger_counts
+from ops.exporter.trigger_counts import TriggerCounts, read_trigger_counts
 from ops.exporter.usage_counts import UsageChange, UsageCounts
 from workers.store.ended_counts import EndedRunCounter, RunLabels
-from workers.store.queue_counts import QueueReader, QueueState
+from workers.store.queue_counts import QueueCounts, QueueReader
 
-SnapshotCounts = tuple[Mapping[RunLabels, int], UsageChange, QueueState]
+SnapshotCounts = tuple[Mapping[RunLabels, int], UsageChange, QueueCounts]
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     runs: Mapping[RunLabels, int] = field(default_factory=dict)
     usage: Sequence[UsageTotals] = ()
-    queue: QueueState = field(default_factory=QueueState)
-    triggers: TriggerState = field(default_factory=TriggerState)
-    ledger: LedgerState = field(default_factory=LedgerState)
-    budgets: BudgetState = field(default_factory=BudgetState)
+    queue: QueueCounts = field(default_factory=QueueCounts)
+    triggers: TriggerCounts = field(default_factory=TriggerCounts)
+    ledger: LedgerCounts = field(default_factory=LedgerCounts)
+    budgets: BudgetCounts = field(default_factory=BudgetCounts)
     outbox: OutboxState = field(default_factory=lambda: OutboxState(pending=0, dead=0, oldest_pending_age_s=0.0))
     apps: AppLabels = field(default_factory=AppLabels)
 
@@ -48,7 +48,7 @@ class SnapshotReader:
 
     async def read(self) -> Snapshot:
         runs, change, queue = await snapshot_read(self._database, self._read_counts)
-        budgets = await read_budget_state(self._database)
+        budgets = await read_budget_counts(self._database)
         limited_apps = [status.app_id for status in budgets.statuses if status.app_id is not None]
         waiting_apps = [owner.app for owner in queue.waiting_for_person]
         apps = await self._apps.register([*apps_by_use(runs, change), *limited_apps, *waiting_apps])
@@ -56,8 +56,8 @@ class SnapshotReader:
             runs=runs,
             usage=self._usage.apply_change(change, apps),
             queue=queue,
-            triggers=await read_trigger_state(self._database),
-            ledger=await read_ledger_state(self._database),
+            triggers=await read_trigger_counts(self._database),
+            ledger=await read_ledger_counts(self._database),
             budgets=budgets,
             outbox=await read_outbox_state(self._database),
             apps=apps,

@@ -1,4 +1,4 @@
-"""The triggers' state for the exporter: pauses, triggers created at run time, and overdue schedules.
+"""Counts of triggers for the exporter: pauses, triggers created at run time, and overdue schedules.
 
 A package's trigger has a document in the store only after something was recorded about it.
 """
@@ -19,7 +19,7 @@ PAUSE_REASONS: tuple[PauseReason, ...] = get_args(PauseReason)
 
 
 @dataclass(frozen=True, slots=True)
-class TriggerState:
+class TriggerCounts:
     """`paused` counts pauses of whole triggers and of single apps; `overdue_s` is of the most overdue schedule."""
 
     paused: Mapping[str, int] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class TriggerState:
     overdue_s: float = 0.0
 
 
-async def read_trigger_state(database: AsyncDatabase[Document]) -> TriggerState:
+async def read_trigger_counts(database: AsyncDatabase[Document]) -> TriggerCounts:
     paused = Counter(dict.fromkeys(PAUSE_REASONS, 0))
     for pipeline in paused_pipelines():
         paused.update(await _count_by_key(database, pipeline))
@@ -35,7 +35,7 @@ async def read_trigger_state(database: AsyncDatabase[Document]) -> TriggerState:
     created.update(await _count_by_key(database, made_pipeline()))
     overdue = await database["triggers"].aggregate(overdue_pipeline())
     overdue_ms = sum([row["overdue_ms"] async for row in overdue])
-    return TriggerState(
+    return TriggerCounts(
         paused={reason: paused[reason] for reason in PAUSE_REASONS},
         created_at_run_time={kind: created[kind] for kind in TRIGGER_TYPES},
         overdue_s=overdue_ms / 1000,

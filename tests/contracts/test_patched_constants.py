@@ -39,7 +39,7 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("integration/workers/test_isolated_processes.py", "workers.process.isolated_processes.RETRY_DELAY"): WHOLE_WORKER,
     ("integration/ops/test_store_snapshot.py", "workers.store.queue_counts.MAX_OLDEST_RUNS"): STORE_ROOM,
     ("integration/ops/console/test_console.py", "workers.control.run_detail.MAX_BYTES"): STORE_ROOM,
-    ("integration/workers/test_package_documents.py", "workers.store.context_documents.MAX_READ_MS"): STORE_ROOM,
+    ("integration/workers/test_context_documents.py", "workers.store.context_documents.MAX_READ_MS"): STORE_ROOM,
     ("integration/workers/test_run_order.py", "workers.reconciler.order_releases.MAX_RELEASED"): STORE_ROOM,
     ("integration/workers/test_run_order.py", "workers.reconciler.order_releases.MAX_ENTRIES"): STORE_ROOM,
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 from triggers.change_stream.watched_triggers import ChangeTrigger
 from triggers.register.trigger import Trigger
-from workers.store.reserved_collections import OWN_COLLECTIONS
+from workers.store.reserved_collections import RESERVED_COLLECTIONS
 from workflows.package.trigger_specs.change_spec import PROTECTED_FIELDS, ChangeSpec
 from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec
 
@@ -88,7 +88,7 @@ def match_stage(change_triggers: Sequence[ChangeTrigger], *, own_database: str) 
 def _collection_filter(collections: Sequence[str | None], is_ours: bool) -> Stage:
     if None not in collections:
         return {"ns.coll": {"$in": [*collections]}}
-    return {"ns.coll": {"$nin": sorted(OWN_COLLECTIONS)}} if is_ours else {}
+    return {"ns.coll": {"$nin": sorted(RESERVED_COLLECTIONS)}} if is_ours else {}
 
 
 def _full_document_option(change_triggers: Sequence[ChangeTrigger]) -> str | None:

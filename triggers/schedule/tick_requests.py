@@ -1,4 +1,4 @@
-"""Ticks: one nominal time of a schedule for one app, and its run request."""
+"""Tick requests: one nominal time of a schedule for one app becomes a run request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

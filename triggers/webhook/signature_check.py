@@ -1,12 +1,14 @@
-"""The verification schemes, by the name in a trigger's `verify.scheme`."""
+"""The signature check: a call is verified by the scheme that its trigger names in `verify.scheme`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from triggers.webhook.schemes import generic_hmac, github, shared_secrets, slack, standard_webhooks, stripe
 from triggers.webhook.schemes.signature_parts import SignatureError, Verify
+from workflows.package.trigger_specs.webhook_spec import Verification
 
-__all__ = ["SCHEMES", "SignatureError", "Verify"]
+__all__ = ["SCHEMES", "SignatureError", "check_signature"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +29,10 @@ SCHEMES: Mapping[str, SchemeRules] = {
     "basic": SchemeRules(shared_secrets.verify_basic, www_authenticate='Basic realm="webhook"'),
     "none": SchemeRules(shared_secrets.verify_nothing),
 }
+
+
+def check_signature(
+    headers: Mapping[str, str], raw_body: bytes, *, secrets: Sequence[str], options: Verification, now: datetime
+) -> str | None:
+    """Returns the delivery id, if a header has one. Raises SignatureError."""
+    return SCHEMES[options.scheme].verify(headers, raw_body, secrets=secrets, options=options, now=now)

@@ -26,7 +26,7 @@ from triggers.webhook import cloud_events
 from triggers.webhook.request_content import DeclaredContent, declared_content, parse_body
 from triggers.webhook.schemes import slack
 from triggers.webhook.schemes.signature_parts import RefusalReason
-from triggers.webhook.signature_check import SCHEMES, SignatureError
+from triggers.webhook.signature_check import SCHEMES, SignatureError, check_signature
 from triggers.webhook.webhook_secrets import WebhookSecrets
 from workflows.context.expressions.bounded_expression import StepBudget
 from workflows.package.trigger_specs.webhook_spec import WebhookSpec
@@ -91,12 +91,12 @@ class _WebhookCall:
     def verify_signature(self, raw_body: bytes, secrets: tuple[str, ...], refusal_log: "RefusalLog") -> str | None:
         """Returns the delivery id, if a header has one."""
         options = self.target.spec.verify
-        rules = SCHEMES[options.scheme]
         try:
-            return rules.verify(self.headers, raw_body, secrets=secrets, options=options, now=datetime.now(UTC))
+            return check_signature(self.headers, raw_body, secrets=secrets, options=options, now=datetime.now(UTC))
         except SignatureError as error:
             refusal_log.record(self.target.trigger, error.reason, app_id=self.address.app)
-            headers = {} if rules.www_authenticate is None else {"www-authenticate": rules.www_authenticate}
+            invitation = SCHEMES[options.scheme].www_authenticate
+            headers = {} if invitation is None else {"www-authenticate": invitation}
             raise ProblemError(401, "the signature does not verify", headers=headers) from None
 
     def parse_body(self, raw_body: bytes, declared: DeclaredContent) -> Any:

@@ -18,7 +18,7 @@ from workers.local_run.local_request import WrongUseError
 from workers.local_run.preset_variables import no_database
 from workers.settings import Settings
 from workers.store.run_store import connect
-from workers.store.tool_databases import PackageDatabases
+from workers.store.tool_databases import ToolDatabases
 from workflows.chat.chat_errors import PackageDefect
 from workflows.chat.package_code.tool_threads import ToolThreads
 from workflows.chat.providers.model_registry import ModelRegistry, scripted_models
@@ -122,7 +122,7 @@ def _databases(operator: OperatorFile, settings: Settings, opened: AsyncExitStac
         return found
 
     allowed, loop = operator.compat.databases, asyncio.get_running_loop()
-    return PackageDatabases(allowed, own_database=settings.database, connect=client, loop=loop)
+    return ToolDatabases(allowed, own_database=settings.database, connect=client, loop=loop)
 
 
 def _sources(settings: Settings, external: ExternalReader) -> ContextSources:

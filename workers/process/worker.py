@@ -46,10 +46,10 @@ from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings
 from workers.steps.run_services import RunServices
 from workers.store.claimed_runs import MongoRunRepository, find_timeout_s
-from workers.store.context_documents import PackageDocuments
-from workers.store.persistent_state_store import KeptStateStore
+from workers.store.context_documents import ContextDocuments
+from workers.store.persistent_state_store import PersistentStateStore
 from workers.store.run_store import RunStore, connect
-from workers.store.tool_databases import PackageDatabases
+from workers.store.tool_databases import ToolDatabases
 from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
 from workflows.chat.agents.built_packages import PackageCache
 from workflows.chat.package_code.forked_copies import add_child_hook
@@ -160,7 +160,7 @@ class WorkerProcess:
         self._exit_stack.callback(lambda: self.submit(database.client.close()).result(timeout=5))
         self.store = RunStore(database, republish_after_s=self.settings.republish_after_s)
         self._open_accounting(database, prices)
-        states = KeptStateStore(database, keep=timedelta(days=self.settings.retention_days.ledger))
+        states = PersistentStateStore(database, keep=timedelta(days=self.settings.retention_days.ledger))
         self.repository = MongoRunRepository(
             self.store, owner=owner_name(), lease_s=self.settings.lease_s, versions=self._versions, states=states
         )
@@ -192,15 +192,15 @@ class WorkerProcess:
         self._exit_stack.callback(lambda: self._loop.call_soon_threadsafe(pulse.cancel))
 
     def _open_package_databases(self, database: AsyncDatabase[dict[str, Any]]) -> None:
-        self._databases = PackageDatabases(
+        self._databases = ToolDatabases(
             self._operator.compat.databases,
             own_database=self.settings.database,
             connect=lambda: database.client,
             loop=self._loop,
         )
 
-    def _open_context_sources(self, database: AsyncDatabase[dict[str, Any]], states: KeptStateStore) -> None:
-        documents = PackageDocuments(
+    def _open_context_sources(self, database: AsyncDatabase[dict[str, Any]], states: PersistentStateStore) -> None:
+        documents = ContextDocuments(
             database.client,
             own_database=self.settings.database,
             find_timeout_s=find_timeout_s(self.settings.lease_s),

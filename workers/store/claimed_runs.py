@@ -24,8 +24,9 @@ from accounting.infra.bulk_writer import BulkWriter, collect_bulk_errors
 from accounting.totals.usage_query import run_totals, run_totals_by_id
 from accounting.usage import UsageTotals
 from workers.crash_points import crash_point
-from workers.store.context_documents import PackageDocuments
-from workers.store.persistent_state_store import KeptStateStore
+from workers.store.context_documents import ContextDocuments
+from workers.store.fencing_token import NEXT_TOKEN, lease_extension, owned_query, turn_query
+from workers.store.persistent_state_store import PersistentStateStore
 from workers.store.run import AT_REST, ISOLATED_LANE_PREFIX, RUN_FORMAT, Claim, Hold, LeaseLostError, RunState
 from workers.store.run_document import (
     CLEAR_LEASE,
@@ -41,11 +42,6 @@ from workers.store.run_store import RunStore
 from workers.store.run_transitions import source_states, transition_filter
 from workflows.context.documents.document_access import DocumentWrite
 from workflows.context.reads.persistent_states import PersistentState
-
-
-def owned_query(claim: Claim) -> Document:
-    return {"_id": claim.run_id, "lease.token": claim.token, "state": RunState.RUNNING.value}
-
 
 _FREE: Document = {"hold": None, "$expr": {"$lte": ["$not_before", "$$NOW"]}}  # null sorts before every date
 BEATS_PER_LEASE = 6  # see `workers.process.heartbeat`
@@ -66,10 +62,6 @@ _MAX_LANES_IN_ONE_ANSWER = 100_000
 def find_timeout_s(lease_s: int) -> float:
     """Returns the time limit for finding the documents of one write."""
     return max(lease_s / BEATS_PER_LEASE / 2, MIN_FIND_TIMEOUT_S)
-
-
-def lease_extension(lease_s: int) -> Document:
-    return {"$add": ["$$NOW", lease_s * 1000]}
 
 
 def _hold_fields(hold: Hold) -> Document:
@@ -98,7 +90,7 @@ class MongoRunRepository:
         owner: str,
         lease_s: int,
         versions: Callable[[], Mapping[str, str]] = dict,
-        states: KeptStateStore | None = None,
+        states: PersistentStateStore | None = None,
         run_format: int = RUN_FORMAT,
     ) -> None:
         """`versions` are those of the packages in this process: a run is pinned by its first claim.
@@ -108,10 +100,10 @@ class MongoRunRepository:
         self._format = run_format
         self._store = store
         self._versions = versions
-        self._documents = PackageDocuments(
+        self._documents = ContextDocuments(
             store.database.client, own_database=store.database.name, find_timeout_s=find_timeout_s(lease_s)
         )
-        self._states = states or KeptStateStore(store.database)
+        self._states = states or PersistentStateStore(store.database)
         self._turns = BulkWriter(self._write_turns)
         self._usage = BulkWriter(partial(run_totals_by_id, store.database))
         self._owner = owner
@@ -150,7 +142,7 @@ class MongoRunRepository:
             "state": RunState.RUNNING.value,
             "lease": {
                 "owner": owner,
-                "token": {"$add": ["$lease.token", 1]},
+                "token": NEXT_TOKEN,
                 "until": lease_extension(self._lease_s),
                 "alone": "$$REMOVE" if alone_as is None else True,
             },
@@ -236,13 +228,9 @@ class MongoRunRepository:
             raise LeaseLostError(claim)
 
     async def _write_turn(self, claim: Claim, number: int, turn: Mapping[str, Any]) -> None:
-        key = f"{claim.run_id}:{number}"
         owner = {"run_id": claim.run_id, "app_id": claim.document["app_id"], "number": number, "token": claim.token}
         try:
-            # Replaces the uncommitted turn of an older owner. The turn of a newer owner does not match the filter,
-            # so the upsert fails on its `_id` instead of overwriting it.
-            replacement = ReplaceOne({"_id": key, "token": {"$lte": claim.token}}, {**turn, **owner}, upsert=True)
-            await self._turns.submit(replacement)
+            await self._turns.submit(ReplaceOne(turn_query(claim, number), {**turn, **owner}, upsert=True))
         except DuplicateKeyError:
             raise LeaseLostError(claim) from None
 

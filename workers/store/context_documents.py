@@ -1,4 +1,4 @@
-"""Documents of packages in MongoDB, read and written for one app, whatever the query of a package.
+"""Context documents: what database variables read, and write-backs write, in MongoDB; for one app, whatever the query.
 
 Writes are in one transaction with the step of the run that owes them: all or nothing, by the owner of the run only, and
 once, even if a turn is repeated.
@@ -68,7 +68,7 @@ class KeyTakenError(WriteRefusedError):
     """
 
 
-class PackageDocuments:
+class ContextDocuments:
     def __init__(
         self,
         client: AsyncMongoClient[dict[str, Any]],

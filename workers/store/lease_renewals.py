@@ -6,7 +6,7 @@ from typing import Any
 from pymongo import MongoClient, UpdateOne
 from pymongo.write_concern import WriteConcern
 
-from workers.store.claimed_runs import lease_extension, owned_query
+from workers.store.fencing_token import lease_extension, owned_query
 from workers.store.run import Claim
 
 

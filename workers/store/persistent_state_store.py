@@ -1,4 +1,4 @@
-"""The store of kept states: one document for each value, written in the transaction that ends its run."""
+"""The store of persistent states: one document for each value, written in the transaction that ends its run."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
@@ -20,7 +20,7 @@ DUPLICATE_KEY = 11000
 INDEXES = (IndexModel([("expires_at", ASCENDING)], name="by_expiry", expireAfterSeconds=0),)
 
 
-class KeptStateStore:
+class PersistentStateStore:
     """Stores values of apps, users and chats.
 
     A value of a user or a chat expires if no run has written it for `keep`; those of an app stay.

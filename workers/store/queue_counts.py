@@ -37,7 +37,7 @@ class PersonWait:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueState:
+class QueueCounts:
     """`queued` counts by hold; the empty hold stands for runs that may start, with the age of the oldest."""
 
     in_progress: int = 0
@@ -55,12 +55,12 @@ class QueueReader:
         self._session = session
         self._now = now
 
-    async def read(self) -> QueueState:
+    async def read(self) -> QueueCounts:
         ready, oldest_ready = await self._count_ready()
         due, oldest_due = await self._count_due()
         oldest = min((at for at in (oldest_ready, oldest_due) if at is not None), default=self._now)
         held = {row["_id"]: row["count"] for row in await self._aggregate(held_pipeline())}
-        return QueueState(
+        return QueueCounts(
             in_progress=await self._count(running_query()),
             parked=await self._count({"state": RunState.PARKED.value}),
             queued={"": ready + due, **dict.fromkeys(HOLDS, 0), **held},

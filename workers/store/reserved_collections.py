@@ -1,8 +1,8 @@
-"""Our own collections, which packages neither read nor write. Their database may also hold users' data."""
+"""Reserved collections: our own, which packages neither read nor write. Their database may also hold users' data."""
 
 from workflows.context.documents.query_templates import is_system_collection
 
-OWN_COLLECTIONS = frozenset(
+RESERVED_COLLECTIONS = frozenset(
     {
         "runs",
         "turns",
@@ -33,6 +33,6 @@ def refusal_reason(database: str, collection: str, *, own_database: str) -> str 
     """Returns why a package may not use this collection; None if it may."""
     if is_system_collection(database, collection):
         return f"{database}.{collection} belongs to the database server"
-    if database == own_database and collection in OWN_COLLECTIONS:
+    if database == own_database and collection in RESERVED_COLLECTIONS:
         return f"{database}.{collection} belongs to Unattended itself"
     return None

@@ -1,4 +1,4 @@
-"""The package client: the replacement for the driver's client, databases, collections and cursors in tools.
+"""The tool client: the replacement for the driver's client, databases, collections and cursors in tools.
 
 It holds names and functions, never the driver's objects, so that no attribute leads to another database.
 """
@@ -100,7 +100,7 @@ class UnservedError(DatabaseNotAllowedError, AttributeError):
     """A driver attribute that packages do not get. An AttributeError, so that `hasattr` is false."""
 
 
-class PackageClient:
+class ToolClient:
     """The result of `get_mongo_client`: `client["shop"]`, `client.shop`, `client.get_database("shop")`."""
 
     __slots__ = ("_access",)
@@ -108,22 +108,22 @@ class PackageClient:
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    def __getitem__(self, name: str | None) -> "PackageDatabase":
+    def __getitem__(self, name: str | None) -> "ToolDatabase":
         self._access.check(name)
-        return PackageDatabase(self._access, str(name))
+        return ToolDatabase(self._access, str(name))
 
-    def __getattr__(self, name: str) -> "PackageDatabase":
+    def __getattr__(self, name: str) -> "ToolDatabase":
         _check_attribute(AsyncMongoClient, name)
         try:
             return self[name]
         except DatabaseNotAllowedError as error:
             raise UnservedError(str(error)) from None
 
-    def get_database(self, name: str | None = None) -> "PackageDatabase":
+    def get_database(self, name: str | None = None) -> "ToolDatabase":
         return self[name]
 
 
-class PackageDatabase:
+class ToolDatabase:
     """An allowed database: its collections by index or attribute, and their names."""
 
     __slots__ = ("_access", "_name")
@@ -137,8 +137,8 @@ class PackageDatabase:
         return self._name
 
     @property
-    def client(self) -> PackageClient:
-        return PackageClient(self._access)
+    def client(self) -> ToolClient:
+        return ToolClient(self._access)
 
     def __getitem__(self, name: str) -> "PackageCollection":
         check_collection(self._name, name)
@@ -177,8 +177,8 @@ class PackageCollection:
         return f"{self._database}.{self._name}"
 
     @property
-    def database(self) -> PackageDatabase:
-        return PackageDatabase(self._access, self._database)
+    def database(self) -> ToolDatabase:
+        return ToolDatabase(self._access, self._database)
 
     def __getitem__(self, name: str) -> "PackageCollection":
         return self.database[f"{self._name}.{name}"]

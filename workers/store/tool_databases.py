@@ -1,4 +1,4 @@
-"""Package databases: the client for tools, limited to the databases that the operator's file allows.
+"""Tool databases: the client for tools, limited to the databases that the operator's file allows.
 
 Each call is checked before it runs: its database, its collection, its method and its content. That guards against
 accidents and is not a sandbox, since a tool is Python in this process. A call runs on the loop of the process's client,
@@ -23,7 +23,7 @@ from workers.store.tool_client import (
     CollectionCall,
     Document,
     Fetch,
-    PackageClient,
+    ToolClient,
 )
 from workers.store.tool_query_checks import check_collection, check_pipeline, check_query, copy_query
 from workflows.compat.databases import DatabaseNotAllowedError
@@ -33,7 +33,7 @@ Client = AsyncMongoClient[Document]
 T = TypeVar("T")
 
 
-class PackageDatabases:
+class ToolDatabases:
     """`connect` returns the process's MongoDB client, which belongs to `loop`."""
 
     def __init__(
@@ -49,13 +49,13 @@ class PackageDatabases:
         self._connect = connect
         self._loop = loop
 
-    def open_client(self) -> "PackageClient":
+    def open_client(self) -> "ToolClient":
         if not self._allowed:
             raise DatabaseNotAllowedError(
                 "get_mongo_client gives no database here: the operator's file names none. Write `compat: {databases:"
                 " [NAME]}` into ./unattended.yaml, or into the file that UNATTENDED_CONFIG names"
             )
-        return PackageClient(self._access())
+        return ToolClient(self._access())
 
     def _access(self) -> Access:
         """Returns functions that hold this object without an attribute that leads to it."""

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from workflows.chat.agent_prompt import build_prompt
 from workflows.chat.chat_errors import ChatError, NeedsHuman
 from workflows.chat.chat_state import Conversation, LiveTurn
 from workflows.chat.context_sanitizer import sanitize_and_recompute, sanitize_context
 from workflows.chat.history.checkpoint import Checkpoint
-from workflows.chat.history.messages import build_messages
 from workflows.chat.history.transcript import Turn, called_tools, tool_results
 from workflows.chat.hooks import lifecycle_steps, turn_hooks
 from workflows.chat.model_call.exchange import Exchange
@@ -26,11 +26,9 @@ from workflows.chat.routing.router import Router
 from workflows.chat.routing.state_changes import apply_handoff
 from workflows.chat.routing.transfers import offer_transfers
 from workflows.chat.tools import auto_tools
-from workflows.context.expressions.prompt_templates import fill_prompt
 from workflows.context.reads.computed_values import recompute_variables
 from workflows.context.state.state_derivation import changes_since, derive_states, take_snapshot
 from workflows.context.state.state_transitions import LifecycleEvent, TurnObservation
-from workflows.context.values.value_text import render_exposed
 from workflows.outcome import Outcome
 from workflows.package.normal_form.package_model import USER
 
@@ -92,15 +90,9 @@ async def run_agent(live: LiveTurn) -> tuple[str, Events]:
     chat = live.chat
     await refresh_context(live)
     await lifecycle_steps.run_before_agent(live)
-    spec = chat.package.agents[live.agent]
-    messages = build_messages(live.agent, chat.opening_message, chat.turns)
-    exposed = chat.package.exposures.get(live.agent, ())
-    prompt_text = fill_prompt(spec.system_message, exposed, chat.context)
-    system_message, messages = await turn_hooks.run_reply_hooks(live, prompt_text, messages)
-    rendered = render_exposed(exposed, chat.context)
+    prompt, messages = await build_prompt(live)
     live.transfers = offer_transfers(live)
-    prompt = [chat.redactor.redact_text(part) for part in (system_message, rendered)]
-    exchange = await Exchange.open(live, prompt, chat.redactor.redact_data(messages))
+    exchange = await Exchange.open(live, prompt, messages)
     text, output = await validate_reply(exchange, await exchange.ask(exchange.opening_question))
     text = await turn_hooks.run_send_hooks(live, text)
     called = await auto_tools.call_auto_tools(live, output)

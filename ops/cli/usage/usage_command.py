@@ -15,7 +15,7 @@ from ops.cli.exit_codes import EXIT_FAILURE
 from ops.cli.output import json_option, print_json, print_table
 from ops.cli.parameters import MOMENT
 from ops.cli.progress import show_progress
-from ops.cli.usage.usage_report import FIELDS, Bill, GroupByType, field_names, make_bill, sum_totals
+from ops.cli.usage.usage_report import FIELDS, GroupByType, UsageReport, field_names, make_usage_report, sum_totals
 from ops.presenters.amounts import format_exact_usd, pluralize
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _print_usage(options: Mapping[str, Any], usage_filter: "UsageFilter", *, as_
 
     keys = field_names(options["by"])
     found = with_database(lambda database, _: usage_totals(database, keys, usage_filter))
-    bill = make_bill(found, options["by"], sort=options["sort"], limit=options["limit"])
+    bill = make_usage_report(found, options["by"], sort=options["sort"], limit=options["limit"])
     if as_json:
         print_json([row.as_json() for row in bill.rows])
     elif options["as_csv"]:
@@ -134,7 +134,7 @@ def _print_usage(options: Mapping[str, Any], usage_filter: "UsageFilter", *, as_
         click.echo(warning, err=True)
 
 
-def _print_csv(bill: Bill) -> None:
+def _print_csv(bill: UsageReport) -> None:
     from accounting.infra.csv_lines import format_csv_lines
     from accounting.usage import UsageTotals
 
@@ -142,7 +142,7 @@ def _print_csv(bill: Bill) -> None:
     click.echo("".join(format_csv_lines(names, (row.as_json() for row in bill.rows))), nl=False)
 
 
-def _print_chart(bill: Bill, usage_filter: "UsageFilter", *, chart: bool) -> None:
+def _print_chart(bill: UsageReport, usage_filter: "UsageFilter", *, chart: bool) -> None:
     from ops.cli.output import current_terminal
     from ops.cli.usage.usage_table import usage_table_lines, usage_title
 
@@ -153,7 +153,7 @@ def _print_chart(bill: Bill, usage_filter: "UsageFilter", *, chart: bool) -> Non
     terminal.print("\n".join([title, *usage_table_lines(bill, terminal, chart=chart)]))
 
 
-def _print_plain(bill: Bill) -> None:
+def _print_plain(bill: UsageReport) -> None:
     columns = ["calls", "input", "cached", "output", "missing", "USD"]
     rows = [
         [

@@ -1,4 +1,4 @@
-"""The bill of `unattended usage`: totals by group, sorted, with a limit."""
+"""The report of `unattended usage`: totals by group, sorted, with a limit."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ def field_names(names: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class UsageReport:
     """`rest` is what the limit cut off; bars and shares measure cost if `is_by_cost`, else tokens."""
 
     names: Sequence[str]
@@ -64,15 +64,17 @@ class Bill:
     is_by_cost: bool
 
 
-def make_bill(totals: "Sequence[UsageTotals]", names: Sequence[str], *, sort: Sort | None, limit: int | None) -> Bill:
+def make_usage_report(
+    totals: "Sequence[UsageTotals]", names: Sequence[str], *, sort: Sort | None, limit: int | None
+) -> UsageReport:
     """Sort names by cost and times in order, unless `sort` is given."""
     is_by_cost = sort != "tokens" and any(row.cost_nano_usd for row in totals)
     rows = _order_rows(totals, names, sort=sort, is_by_cost=is_by_cost)
     max_rows = len(rows) if limit is None else limit
     if sort in (None, "name") and names[0] in TIME_KEYS:  # a limit keeps the newest times
         first = max(len(rows) - max_rows, 0)
-        return Bill(names, rows[first:], rows[:first], is_by_cost)
-    return Bill(names, rows[:max_rows], rows[max_rows:], is_by_cost)
+        return UsageReport(names, rows[first:], rows[:first], is_by_cost)
+    return UsageReport(names, rows[:max_rows], rows[max_rows:], is_by_cost)
 
 
 def sum_totals(rows: "Sequence[UsageTotals]") -> "UsageTotals":

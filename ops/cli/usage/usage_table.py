@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ops.cli.text_grid import GAP, GridColumn, fit_columns, grid_lines, total_width
-from ops.cli.usage.usage_report import FIELDS, Bill, sum_totals, total_tokens
+from ops.cli.usage.usage_report import FIELDS, UsageReport, sum_totals, total_tokens
 from ops.presenters.amounts import draw_bar, format_count, format_percent, format_short_count, format_usd, usd_decimals
 from ops.presenters.printable_text import to_printable
 from ops.presenters.times import format_utc
@@ -33,7 +33,7 @@ _COUNTS: "Sequence[tuple[str, Callable[[Row], int]]]" = (
 )
 
 
-def usage_table_lines(bill: Bill, terminal: "Terminal", *, chart: bool) -> Iterator[str]:
+def usage_table_lines(bill: UsageReport, terminal: "Terminal", *, chart: bool) -> Iterator[str]:
     total = sum_totals([*bill.rows, *bill.rest])
     rest = [sum_totals(bill.rest)] if bill.rest else []
     rows = [*bill.rows, *rest, total]
@@ -52,7 +52,7 @@ def usage_table_lines(bill: Bill, terminal: "Terminal", *, chart: bool) -> Itera
     yield terminal.style(lines[-1].rstrip(), bold=True)
 
 
-def _key_columns(bill: Bill, terminal: "Terminal") -> Iterator[GridColumn]:
+def _key_columns(bill: UsageReport, terminal: "Terminal") -> Iterator[GridColumn]:
     max_width = max(terminal.width * 3 // (10 * len(bill.names)), 10)
     rest = [f"{'…' if terminal.has_unicode else '...'} {format_count(len(bill.rest))} more"] if bill.rest else []
     for index, name in enumerate(bill.names):
@@ -76,7 +76,7 @@ def _usd_column(rows: "Sequence[Row]") -> GridColumn:
     return GridColumn("USD", [format_usd(row.cost_usd, decimals) + mark for row, mark in zip(rows, marks, strict=True)])
 
 
-def _cost_share_column(bill: Bill, rows: "Sequence[Row]", total: "Row") -> GridColumn:
+def _cost_share_column(bill: UsageReport, rows: "Sequence[Row]", total: "Row") -> GridColumn:
     """Share of the known cost; a row without a price has none."""
     total_amount = _bar_amount(bill, total)
     shares = [
@@ -88,17 +88,17 @@ def _cost_share_column(bill: Bill, rows: "Sequence[Row]", total: "Row") -> GridC
     return GridColumn("share", [*shares, ""])
 
 
-def _bars(bill: Bill, room: int, *, unicode: bool) -> list[str]:
+def _bars(bill: UsageReport, room: int, *, unicode: bool) -> list[str]:
     amounts = [_bar_amount(bill, row) for row in bill.rows]
     largest = max(amounts, default=0) or 1
     return [draw_bar(amount / largest, min(room, MAX_BAR), unicode=unicode) for amount in amounts]
 
 
-def _bar_amount(bill: Bill, row: "Row") -> int:
+def _bar_amount(bill: UsageReport, row: "Row") -> int:
     return row.cost_nano_usd if bill.is_by_cost else total_tokens(row)
 
 
-def usage_title(bill: Bill, usage_filter: "UsageFilter", *, chart: bool) -> str:
+def usage_title(bill: UsageReport, usage_filter: "UsageFilter", *, chart: bool) -> str:
     since, until = format_utc(usage_filter.since), format_utc(usage_filter.until)
     span = f"since {since}" if since else "all time"
     if until:

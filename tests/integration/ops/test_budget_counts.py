@@ -10,7 +10,7 @@ from accounting.budgets.budget_store import BudgetStore, StoredBudget
 from accounting.budgets.effective_budgets import BudgetWindow
 from accounting.budgets.window_calendar import window_span
 from accounting.budgets.window_store import WindowStore
-from ops.exporter.budget_counts import BudgetScope, read_budget_state
+from ops.exporter.budget_counts import BudgetScope, read_budget_counts
 from ops.exporter.store_snapshot import SnapshotReader
 from workers.store.run_store import RunStore
 
@@ -40,7 +40,7 @@ async def test_rejections_are_counted_for_all_windows_and_removed_budgets(store:
         await record_rejections(store, kept, app_id, [2, 3])
     await BudgetStore(store.database).remove(each.budget.id)
 
-    found = await read_budget_state(store.database)
+    found = await read_budget_counts(store.database)
 
     assert found.rejections == {
         BudgetScope("acme", None, "day", "tokens"): 5,
@@ -62,7 +62,7 @@ async def test_an_unused_per_app_budget_shows_nothing(store: RunStore) -> None:
     await create_budget(store, app_id="*", window="run")
     shared = await create_budget(store, workflow="W")
 
-    found = await read_budget_state(store.database)
+    found = await read_budget_counts(store.database)
 
     assert [each.budget for each in found.statuses] == [shared.budget]
     assert found.rejections == {BudgetScope(None, "W", "day", "tokens"): 0}

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from ops.exporter.ledger_counts import read_ledger_state
+from ops.exporter.ledger_counts import read_ledger_counts
 from ops.exporter.store_snapshot import Snapshot, SnapshotReader
 from workers.store import queue_counts
 from workers.store.ended_counts import RunLabels
 from workers.store.queue_counts import (
     AppWorkflow,
-    QueueState,
+    QueueCounts,
     due_pipeline,
     held_pipeline,
     ready_pipeline,
@@ -180,7 +180,7 @@ async def test_the_ledger_shows_what_waits_for_the_totals(store: RunStore) -> No
     ]
     await store.database["usage"].insert_many([{"at": NOW, **row} for row in rows])
 
-    state = await read_ledger_state(store.database)
+    state = await read_ledger_counts(store.database)
 
     assert (state.open_calls, state.waiting_rows) == (1, 3)
     assert state.oldest_waiting_s == pytest.approx(age_s(NOW - timedelta(minutes=5)), abs=60)
@@ -190,8 +190,8 @@ async def test_an_empty_store_has_nothing_to_show(store: RunStore) -> None:
     snapshot = await snapshot_of(store)
 
     assert (dict(snapshot.runs), list(snapshot.usage)) == ({}, [])
-    assert snapshot.queue == QueueState(queued=dict.fromkeys(("", "budget", "concurrency", "rate"), 0))
-    assert (await read_ledger_state(store.database)).oldest_waiting_s == 0
+    assert snapshot.queue == QueueCounts(queued=dict.fromkeys(("", "budget", "concurrency", "rate"), 0))
+    assert (await read_ledger_counts(store.database)).oldest_waiting_s == 0
 
 
 async def test_an_unprepared_store_is_empty(store: RunStore) -> None:

@@ -10,7 +10,7 @@ from ops.exporter.trigger_counts import (
     made_pipeline,
     overdue_pipeline,
     paused_pipelines,
-    read_trigger_state,
+    read_trigger_counts,
 )
 from triggers.register.trigger import Trigger
 from triggers.register.trigger_record import Pause
@@ -35,12 +35,12 @@ async def test_every_pause_is_counted_until_it_ends(store: RunStore) -> None:
     await triggers.pause(hourly("shared"), PAUSE)
     for app_id in ("acme", "glo.bex"):
         await triggers.pause(hourly("of-apps"), FAILURES, app_id=app_id)
-    paused = (await read_trigger_state(store.database)).paused
+    paused = (await read_trigger_counts(store.database)).paused
     await triggers.resume(hourly("made", "acme"))
     await triggers.resume(hourly("of-apps"), app_id="acme")
 
     assert paused == {**dict.fromkeys(PAUSE_REASONS, 0), "operator": 1, "failures": 3}
-    assert (await read_trigger_state(store.database)).paused == {
+    assert (await read_trigger_counts(store.database)).paused == {
         **dict.fromkeys(PAUSE_REASONS, 0),
         "operator": 1,
         "failures": 1,
@@ -54,7 +54,7 @@ async def test_what_was_made_at_run_time_is_counted_by_its_type(store: RunStore)
         await triggers.create(hourly("made", app_id))
     await triggers.pause(hourly("of-a-package"), PAUSE)
 
-    made = (await read_trigger_state(store.database)).created_at_run_time
+    made = (await read_trigger_counts(store.database)).created_at_run_time
 
     assert made == {"schedule": 2, **dict.fromkeys(("database_condition", "webhook", "form_submit", "run_finished"), 0)}
 
@@ -64,11 +64,11 @@ async def test_schedules_are_overdue_when_no_scheduler_fires_them(store: RunStor
     at = {"future": timedelta(hours=1), "past": timedelta(minutes=-5), "newer": timedelta(minutes=-1)}
     triggers = store.database["triggers"]
     await triggers.insert_one({"_id": "future", "schedule": {"next_at": now + at.pop("future")}})
-    in_time = (await read_trigger_state(store.database)).overdue_s
+    in_time = (await read_trigger_counts(store.database)).overdue_s
     await triggers.insert_many([{"_id": name, "schedule": {"next_at": now + each}} for name, each in at.items()])
 
     assert in_time == 0
-    assert (await read_trigger_state(store.database)).overdue_s == pytest.approx(300, abs=30)
+    assert (await read_trigger_counts(store.database)).overdue_s == pytest.approx(300, abs=30)
 
 
 async def test_of_many_triggers_only_those_that_are_paused_are_looked_at(store: RunStore) -> None:

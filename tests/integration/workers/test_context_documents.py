@@ -10,7 +10,7 @@ from bson import ObjectId
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import OperationFailure
 
-from workers.store.context_documents import PackageDocuments
+from workers.store.context_documents import ContextDocuments
 from workers.store.run_store import RunStore
 from workflows.context.documents.document_access import (
     DocumentRead,
@@ -37,8 +37,8 @@ OBJECT_ID = "65f1a2b3c4d5e6f708192a3b"
 
 
 @pytest.fixture
-def documents(store: RunStore) -> PackageDocuments:
-    return PackageDocuments(store.database.client, own_database=store.database.name)
+def documents(store: RunStore) -> ContextDocuments:
+    return ContextDocuments(store.database.client, own_database=store.database.name)
 
 
 def reading(store: RunStore, query: dict[str, Any], *fields: str, app_id: str = "acme", **place: str) -> DocumentRead:
@@ -82,7 +82,7 @@ async def orders(store: RunStore) -> list[dict[str, Any]]:
     ids=str,
 )
 async def test_a_document_of_another_app_is_never_read(
-    store: RunStore, documents: PackageDocuments, owner: dict[str, Any], seen: bool
+    store: RunStore, documents: ContextDocuments, owner: dict[str, Any], seen: bool
 ) -> None:
     await store.database["orders"].insert_one({"n": 1, **owner})
 
@@ -90,7 +90,7 @@ async def test_a_document_of_another_app_is_never_read(
         assert await documents.read(reading(store, dict(query))) == ({"n": 1} if seen else None)
 
 
-async def test_an_app_id_may_be_stored_as_an_object_id(store: RunStore, documents: PackageDocuments) -> None:
+async def test_an_app_id_may_be_stored_as_an_object_id(store: RunStore, documents: ContextDocuments) -> None:
     await store.database["orders"].insert_one({"n": 1, "app_id": ObjectId(OBJECT_ID)})
 
     assert await documents.read(reading(store, {}, app_id=OBJECT_ID)) == {"n": 1}
@@ -99,7 +99,7 @@ async def test_an_app_id_may_be_stored_as_an_object_id(store: RunStore, document
 
 @pytest.mark.design("D1-47")
 async def test_the_newest_is_read_and_only_its_named_fields_are_sent(
-    store: RunStore, documents: PackageDocuments
+    store: RunStore, documents: ContextDocuments
 ) -> None:
     await store.database["orders"].insert_many(
         [{"_id": 1, "n": 1, "card": "4111"}, {"_id": 2, "n": 2, "card": "4111"}, {"_id": 3, "n": 3, "app_id": "globex"}]
@@ -110,7 +110,7 @@ async def test_the_newest_is_read_and_only_its_named_fields_are_sent(
 
 
 @pytest.mark.parametrize("collection", ["runs", "turns", "usage", "api_keys", "triggers", "system.views"])
-async def test_our_own_collections_are_closed(store: RunStore, documents: PackageDocuments, collection: str) -> None:
+async def test_our_own_collections_are_closed(store: RunStore, documents: ContextDocuments, collection: str) -> None:
     with pytest.raises(ReadRefusedError, match="belongs to"):
         await documents.read(reading(store, {}, collection=collection))
     with pytest.raises(WriteRefusedError, match=r"order is not written to .* belongs to"):
@@ -121,7 +121,7 @@ async def test_our_own_collections_are_closed(store: RunStore, documents: Packag
 
 @pytest.mark.parametrize("database", ["admin", "local", "config"])
 async def test_the_servers_own_databases_are_closed(
-    store: RunStore, documents: PackageDocuments, database: str
+    store: RunStore, documents: ContextDocuments, database: str
 ) -> None:
     with pytest.raises(ReadRefusedError, match="belongs to the database server"):
         await documents.read(reading(store, {}, database=database))
@@ -143,7 +143,7 @@ async def test_the_servers_own_databases_are_closed(
     ids=str,
 )
 async def test_a_query_that_cannot_be_asked_is_refused_with_the_reason(
-    store: RunStore, documents: PackageDocuments, query: dict[str, Any], why: str
+    store: RunStore, documents: ContextDocuments, query: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(ReadRefusedError, match=why):
         await documents.read(reading(store, query))
@@ -151,7 +151,7 @@ async def test_a_query_that_cannot_be_asked_is_refused_with_the_reason(
 
 @pytest.mark.parametrize("place", [{"database": "a b.c"}, {"collection": "a$b"}, {"collection": ""}, {"database": ""}])
 async def test_an_impossible_collection_name_is_refused(
-    store: RunStore, documents: PackageDocuments, place: dict[str, str]
+    store: RunStore, documents: ContextDocuments, place: dict[str, str]
 ) -> None:
     with pytest.raises(ReadRefusedError):
         await documents.read(reading(store, {}, **place))
@@ -160,7 +160,7 @@ async def test_an_impossible_collection_name_is_refused(
 
 
 async def test_a_read_that_takes_the_server_too_long_is_stopped_there(
-    store: RunStore, documents: PackageDocuments, monkeypatch: pytest.MonkeyPatch
+    store: RunStore, documents: ContextDocuments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.store.context_documents.MAX_READ_MS", 1)
     await store.database["orders"].insert_many([{"n": index, "text": "x" * 200} for index in range(20_000)])
@@ -170,7 +170,7 @@ async def test_a_read_that_takes_the_server_too_long_is_stopped_there(
 
 
 async def test_a_write_changes_its_apps_newest_document_or_inserts_one(
-    store: RunStore, documents: PackageDocuments
+    store: RunStore, documents: ContextDocuments
 ) -> None:
     await store.database["orders"].insert_many(
         [
@@ -195,7 +195,7 @@ async def test_a_write_changes_its_apps_newest_document_or_inserts_one(
 
 
 async def test_dates_and_ids_read_as_text_and_left_alone_keep_their_type(
-    store: RunStore, documents: PackageDocuments
+    store: RunStore, documents: ContextDocuments
 ) -> None:
     born, friend = datetime(2026, 1, 2, tzinfo=UTC), ObjectId(OBJECT_ID)
     order = {"order_id": 17, "app_id": "acme", "born": born, "friend": friend, "seen": [born], "n": 1}
@@ -209,7 +209,7 @@ async def test_dates_and_ids_read_as_text_and_left_alone_keep_their_type(
 
 @pytest.mark.parametrize("key", ["app_id", "enterprise_id"])
 async def test_a_document_per_app_is_found_by_either_name(
-    store: RunStore, documents: PackageDocuments, key: str
+    store: RunStore, documents: ContextDocuments, key: str
 ) -> None:
     await store.database["orders"].insert_one({"_id": 1, "n": "shared"})
     for n in (1, 2):
@@ -219,7 +219,7 @@ async def test_a_document_per_app_is_found_by_either_name(
 
 
 @pytest.mark.parametrize("key_value", ["A-17", OBJECT_ID, 17])
-async def test_a_document_is_found_by_its_id(store: RunStore, documents: PackageDocuments, key_value: Any) -> None:
+async def test_a_document_is_found_by_its_id(store: RunStore, documents: ContextDocuments, key_value: Any) -> None:
     for n in (1, 2):
         await documents.write_with(assert_in_transaction, [writing(store, {"n": n}, key="_id", key_value=key_value)])
 
@@ -227,7 +227,7 @@ async def test_a_document_is_found_by_its_id(store: RunStore, documents: Package
 
 
 async def test_an_object_id_in_text_finds_the_document_it_stands_for(
-    store: RunStore, documents: PackageDocuments
+    store: RunStore, documents: ContextDocuments
 ) -> None:
     await store.database["orders"].insert_one({"_id": ObjectId(OBJECT_ID), "app_id": "acme"})
 
@@ -237,7 +237,7 @@ async def test_an_object_id_in_text_finds_the_document_it_stands_for(
 
 
 async def test_a_key_held_by_another_app_is_refused_and_nothing_half_written(
-    store: RunStore, documents: PackageDocuments
+    store: RunStore, documents: ContextDocuments
 ) -> None:
     database = store.database
     await database["orders"].create_index("order_id", unique=True)
@@ -258,7 +258,7 @@ async def test_a_key_held_by_another_app_is_refused_and_nothing_half_written(
 
 
 async def test_what_the_collection_forbids_is_refused_with_the_servers_reason(
-    store: RunStore, documents: PackageDocuments
+    store: RunStore, documents: ContextDocuments
 ) -> None:
     await store.database.create_collection("orders", validator={"n": {"$type": "int"}})
 
@@ -281,7 +281,7 @@ async def test_what_the_collection_forbids_is_refused_with_the_servers_reason(
     ids=str,
 )
 async def test_what_cannot_be_stored_is_refused(
-    store: RunStore, documents: PackageDocuments, changes: dict[str, Any], why: str
+    store: RunStore, documents: ContextDocuments, changes: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(WriteRefusedError, match=why):
         await documents.write_with(assert_in_transaction, [writing(store, **{"values": {"n": 1}, **changes})])
@@ -290,7 +290,7 @@ async def test_what_cannot_be_stored_is_refused(
 
 
 async def test_runs_of_one_app_that_write_one_key_at_once_end_in_one_document(
-    store: RunStore, documents: PackageDocuments
+    store: RunStore, documents: ContextDocuments
 ) -> None:
     await store.database["orders"].create_index([("app_id", 1), ("order_id", 1)], unique=True)
 
@@ -302,7 +302,7 @@ async def test_runs_of_one_app_that_write_one_key_at_once_end_in_one_document(
 
 
 async def test_a_passing_fault_of_the_store_is_tried_again_and_written_once(
-    store: RunStore, documents: PackageDocuments
+    store: RunStore, documents: ContextDocuments
 ) -> None:
     steps = 0
 

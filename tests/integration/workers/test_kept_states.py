@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.stage import Stage, relay
 from workers.store.claimed_runs import MongoRunRepository
-from workers.store.persistent_state_store import KeptStateStore
+from workers.store.persistent_state_store import PersistentStateStore
 from workers.store.run import LeaseLostError, RunRequest, RunState, TriggerEvent
 from workers.store.run_store import RunStore
 from workflows.context.reads.persistent_states import PersistentState, StateKey
@@ -107,7 +107,7 @@ async def test_a_stale_owner_keeps_nothing(stage: Stage) -> None:
         await ownership.finish(stale, RunState.SUCCEEDED, {}, states=[state("stale")])
 
     place = state(None).state_key
-    assert await KeptStateStore(stage.store.database).read([place]) == {}
+    assert await PersistentStateStore(stage.store.database).read([place]) == {}
     left = await stage.store.database["kept_states"].find().to_list(None)
     assert [each for each in left if "expires_at" not in each] == []
 
@@ -116,7 +116,7 @@ async def test_a_value_that_is_about_to_be_written_expires_from_now_on(stage: St
     """Whether an earlier run wrote it long ago, or a run with a lost lease has just inserted it."""
     collection, now = stage.store.database["kept_states"], datetime.now(UTC)
     states, old, new = (
-        KeptStateStore(stage.store.database),
+        PersistentStateStore(stage.store.database),
         *(state(1, "acme", "user_id", key) for key in ("old", "new")),
     )
     await states.prepare([old])
@@ -142,7 +142,7 @@ async def test_runs_that_end_at_once_leave_the_value_of_one_of_them(stage: Stage
     )
 
     assert ended == [RunState.SUCCEEDED] * 8
-    states = KeptStateStore(stage.store.database)
+    states = PersistentStateStore(stage.store.database)
     kept = [(await states.read([state(None, app).state_key]))["seen"] for app in ("acme", "globex")]
     assert kept[0] == kept[1] in values
 

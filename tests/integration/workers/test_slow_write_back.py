@@ -11,7 +11,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 
 from tests.integration.stage import Stage, relay, wait_until
 from workers.store.claimed_runs import MongoRunRepository
-from workers.store.context_documents import PackageDocuments
+from workers.store.context_documents import ContextDocuments
 from workers.store.run import RunRequest, TriggerEvent
 from workers.store.run_store import RunStore
 from workflows.context.documents.document_access import DocumentWrite, WriteTooSlowError
@@ -45,7 +45,7 @@ async def fail_on_step(session: AsyncClientSession) -> None:
 @pytest.mark.parametrize("others", [0, 3])
 async def test_documents_not_found_in_time_are_named_and_nothing_is_written(store: RunStore, others: int) -> None:
     await slow_down_collection(store, "customers")
-    documents = PackageDocuments(
+    documents = ContextDocuments(
         store.database.client, own_database=store.database.name, find_timeout_s=0.3 * (1 + others)
     )
     writes = [*(writing(store, f"quick{number}", n=1) for number in range(others)), writing(store, n=1)]
@@ -66,7 +66,7 @@ async def test_documents_not_found_in_time_are_named_and_nothing_is_written(stor
 async def test_an_insertion_looks_through_the_collection_once(store: RunStore) -> None:
     others = [{"app_id": "acme", "customer_id": f"other {n}"} for n in range(100)]
     await store.database["customers"].insert_many(others)
-    documents = PackageDocuments(store.database.client, own_database=store.database.name)
+    documents = ContextDocuments(store.database.client, own_database=store.database.name)
     await store.database.command("profile", 2)
 
     await documents.write_with(assert_in_transaction, [writing(store, n=1)])
@@ -92,7 +92,7 @@ async def test_writers_that_are_always_first_are_given_way_to_for_a_while_only(s
     """The run stands for them here: it is written as often as with the heartbeat of a very short lease."""
     event = TriggerEvent("api", "test", "1", fired_at=datetime.now(UTC))
     run_id = (await store.insert(RunRequest("acme", "Desk", event))).run_id
-    documents = PackageDocuments(store.database.client, own_database=store.database.name, write_timeout_s=1)
+    documents = ContextDocuments(store.database.client, own_database=store.database.name, write_timeout_s=1)
     tries = 0
 
     async def step(session: AsyncClientSession) -> None:
@@ -123,7 +123,7 @@ async def test_a_lookup_shorter_than_half_a_beat_is_done_beside_the_heartbeat(st
         await asyncio.sleep(lookup_s)
         await store.runs.update_one({"_id": claim.run_id}, {"$inc": {"turn": 1}}, session=session)
 
-    documents = PackageDocuments(store.database.client, own_database=store.database.name)
+    documents = ContextDocuments(store.database.client, own_database=store.database.name)
     for number in range(5):
         async with asyncio.timeout(3):
             await documents.write_with(slow, [writing(store, n=number)])

@@ -20,8 +20,8 @@ from pymongo.errors import DuplicateKeyError, InvalidOperation, OperationFailure
 
 from tests.integration.stage import Stage, relay
 from workers.store.run_store import RunStore
-from workers.store.tool_client import CollectionCall, PackageClient, PackageCollection, PackageDatabase
-from workers.store.tool_databases import PackageDatabases
+from workers.store.tool_client import CollectionCall, PackageCollection, ToolClient, ToolDatabase
+from workers.store.tool_databases import ToolDatabases
 from workers.store.tool_query_checks import copy_query
 from workflows.compat.databases import DatabaseNotAllowedError
 
@@ -42,17 +42,17 @@ async def shop(store: RunStore, dropped: Callable[[str], None]) -> AsyncIterator
 
 
 @pytest.fixture
-async def client(store: RunStore, shop: str) -> PackageClient:
+async def client(store: RunStore, shop: str) -> ToolClient:
     return databases(store, shop).open_client()
 
 
-def databases(store: RunStore, *allowed: str) -> PackageDatabases:
+def databases(store: RunStore, *allowed: str) -> ToolDatabases:
     mongodb = store.database.client
     loop = asyncio.get_running_loop()
-    return PackageDatabases(allowed, own_database=store.database.name, connect=lambda: mongodb, loop=loop)
+    return ToolDatabases(allowed, own_database=store.database.name, connect=lambda: mongodb, loop=loop)
 
 
-async def test_an_allowed_database_works_as_with_the_driver(client: PackageClient, shop: str) -> None:
+async def test_an_allowed_database_works_as_with_the_driver(client: ToolClient, shop: str) -> None:
     orders = client[shop]["orders"]
 
     assert await orders.find_one({"_id": 1}) == {"_id": 1, "app_id": "acme", "n": 7}
@@ -84,7 +84,7 @@ async def test_an_allowed_database_works_as_with_the_driver(client: PackageClien
     assert await client[shop].list_collection_names() == ["orders"]
 
 
-async def test_collections_of_the_server_are_not_listed(store: RunStore, client: PackageClient, shop: str) -> None:
+async def test_collections_of_the_server_are_not_listed(store: RunStore, client: ToolClient, shop: str) -> None:
     database = store.database.client[shop]
     await database.create_collection("seen", viewOn="orders", pipeline=[])  # the server stores views in system.views
 
@@ -92,7 +92,7 @@ async def test_collections_of_the_server_are_not_listed(store: RunStore, client:
     assert sorted(await client[shop].list_collection_names()) == ["orders", "seen"]
 
 
-async def test_cursors_read_as_with_either_driver(client: PackageClient, shop: str) -> None:
+async def test_cursors_read_as_with_either_driver(client: ToolClient, shop: str) -> None:
     numbers = client.get_database(shop).get_collection("numbers")
     await numbers.insert_many([{"_id": n} for n in range(250)])
     pipeline = [{"$match": {"_id": {"$lt": 3}}}, {"$sort": {"_id": -1}}]
@@ -118,7 +118,7 @@ async def test_cursors_read_as_with_either_driver(client: PackageClient, shop: s
     assert (await numbers.insert_one({"_id": -1}, session=None)).inserted_id == -1
 
 
-async def test_names_lead_to_the_same_places(client: PackageClient, shop: str) -> None:
+async def test_names_lead_to_the_same_places(client: ToolClient, shop: str) -> None:
     orders = getattr(client, shop).orders
 
     assert (orders.name, orders.full_name, orders.database.name) == ("orders", f"{shop}.orders", shop)
@@ -126,7 +126,7 @@ async def test_names_lead_to_the_same_places(client: PackageClient, shop: str) -
     assert orders.archive.name == orders["archive"].name == "orders.archive"
 
 
-async def test_a_tool_with_a_loop_of_its_own_is_served(client: PackageClient, shop: str) -> None:
+async def test_a_tool_with_a_loop_of_its_own_is_served(client: ToolClient, shop: str) -> None:
     async def work() -> list[Any]:
         orders = client[shop].orders
         with pytest.raises(OperationFailure):
@@ -139,7 +139,7 @@ async def test_a_tool_with_a_loop_of_its_own_is_served(client: PackageClient, sh
 
 
 async def test_what_a_tool_sends_is_copied_in_its_own_thread(
-    client: PackageClient, shop: str, monkeypatch: pytest.MonkeyPatch
+    client: ToolClient, shop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: set[int] = set()
 
@@ -173,7 +173,7 @@ REFUSED_NAMES = [
 ]
 
 
-WAYS: list[Callable[[PackageClient, str, str], Any]] = [
+WAYS: list[Callable[[ToolClient, str, str], Any]] = [
     lambda client, _, name: client[name],
     lambda client, _, name: getattr(client, name or "x"),
     lambda client, _, name: client.get_database(name),
@@ -182,7 +182,7 @@ WAYS: list[Callable[[PackageClient, str, str], Any]] = [
 ]
 
 
-async def test_no_name_leads_to_another_database(client: PackageClient, store: RunStore, shop: str) -> None:
+async def test_no_name_leads_to_another_database(client: ToolClient, store: RunStore, shop: str) -> None:
     own = store.database.name
     for name in REFUSED_NAMES:
         for open_it in WAYS:
@@ -205,7 +205,7 @@ class LyingKey(str):
 SHOP_NAME = [""]
 
 
-async def test_a_name_that_lies_is_refused(client: PackageClient, shop: str) -> None:
+async def test_a_name_that_lies_is_refused(client: ToolClient, shop: str) -> None:
     SHOP_NAME[0] = shop
     for name in (LyingKey("admin"), b"admin", None, 5, ["admin"]):
         with pytest.raises(DatabaseNotAllowedError, match="the name of a database is a text"):
@@ -244,7 +244,7 @@ UNSERVED = {
 }
 
 
-async def test_whatever_else_the_driver_has_is_refused(client: PackageClient, shop: str) -> None:
+async def test_whatever_else_the_driver_has_is_refused(client: ToolClient, shop: str) -> None:
     parts = {AsyncMongoClient: client, AsyncDatabase: client[shop], AsyncCollection: client[shop].orders}
     for driver, part in parts.items():
         served = {name for name in dir(type(part)) if not name.startswith("_")} | {"find", "aggregate"}
@@ -295,7 +295,7 @@ def fill_query(value: Any, other: str) -> Any:
     return [fill_query(item, other) for item in value] if isinstance(value, list) else value
 
 
-async def test_no_pipeline_leaves_the_database(client: PackageClient, store: RunStore, shop: str) -> None:
+async def test_no_pipeline_leaves_the_database(client: ToolClient, store: RunStore, shop: str) -> None:
     for pipeline, words in PIPELINES:
         stages = fill_query(pipeline, f"{shop}_other")
         for cursor in (client[shop].orders.aggregate(stages), client[shop].orders.aggregate(pipeline=stages)):
@@ -305,7 +305,7 @@ async def test_no_pipeline_leaves_the_database(client: PackageClient, store: Run
     assert await store.database.client[f"{shop}_other"].list_collection_names() == ["orders"]
 
 
-async def test_pipelines_within_the_database_work(client: PackageClient, shop: str) -> None:
+async def test_pipelines_within_the_database_work(client: ToolClient, shop: str) -> None:
     orders = client[shop].orders
     joined = {"$lookup": {"from": "orders", "localField": "_id", "foreignField": "_id", "as": "same"}}
 
@@ -340,7 +340,7 @@ class SmugglingText:
     raw = encode({"$where": "true"})
 
 
-async def test_what_is_sent_is_what_was_checked(client: PackageClient, store: RunStore, shop: str) -> None:
+async def test_what_is_sent_is_what_was_checked(client: ToolClient, store: RunStore, shop: str) -> None:
     orders = client[shop].orders
     stage = ChangingMapping({"$match": {}}, {"$out": {"db": f"{shop}_other", "coll": "x"}})
 
@@ -367,14 +367,14 @@ REFUSED_CALLS: list[tuple[Callable[[PackageCollection], Any], str]] = [
 ]
 
 
-async def test_what_a_method_is_not_given(client: PackageClient, shop: str) -> None:
+async def test_what_a_method_is_not_given(client: ToolClient, shop: str) -> None:
     for call, words in REFUSED_CALLS:
         with pytest.raises(DatabaseNotAllowedError) as caught:
             await call(client[shop].orders)
         assert words in str(caught.value)
 
 
-async def test_a_collection_of_the_server_is_refused(client: PackageClient, shop: str) -> None:
+async def test_a_collection_of_the_server_is_refused(client: ToolClient, shop: str) -> None:
     for name in ("$cmd", "system.users", "system.profile", "a$b", "", "$cmd.aggregate"):
         for open_it in (client[shop].__getitem__, client[shop].get_collection):
             with pytest.raises(DatabaseNotAllowedError, match="is not the name of a collection that tools may use"):
@@ -392,7 +392,7 @@ def attributes(part: Any) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(part, name, None)) is not None}
 
 
-async def test_no_attribute_leads_to_the_driver(client: PackageClient, shop: str) -> None:
+async def test_no_attribute_leads_to_the_driver(client: ToolClient, shop: str) -> None:
     orders = client[shop].orders
     cursor = orders.find()
     await cursor.to_list(1)
@@ -409,10 +409,10 @@ async def test_no_attribute_leads_to_the_driver(client: PackageClient, shop: str
         seen.add(id(part))
         if type(part).__module__.startswith(("workers.", "workflows.", "pymongo.")):
             waiting += attributes(part).values()
-    assert {type(each) for each in kept} >= {PackageClient, PackageDatabase, PackageCollection}
+    assert {type(each) for each in kept} >= {ToolClient, ToolDatabase, PackageCollection}
 
 
-async def test_what_the_parts_hold_refuses_as_they_do(client: PackageClient, store: RunStore, shop: str) -> None:
+async def test_what_the_parts_hold_refuses_as_they_do(client: ToolClient, store: RunStore, shop: str) -> None:
     access = client[shop].orders._access
     refused = [
         CollectionCall("admin", "users", "find_one"),
@@ -432,7 +432,7 @@ async def test_what_the_parts_hold_refuses_as_they_do(client: PackageClient, sto
         await access.list_collections("admin")
 
 
-async def test_an_error_does_not_lead_to_the_driver(client: PackageClient, shop: str) -> None:
+async def test_an_error_does_not_lead_to_the_driver(client: ToolClient, shop: str) -> None:
     calls: list[Callable[[], Any]] = [
         lambda: client[shop].orders.insert_one({"_id": 1}),
         lambda: client[shop].orders.update_one({}, {"$nothing": 1}),
@@ -449,7 +449,7 @@ async def test_an_error_does_not_lead_to_the_driver(client: PackageClient, shop:
             place = traceback.tb_frame
             if place.f_code.co_filename != __file__:
                 held = place.f_locals.values()
-                assert not [each for each in held if isinstance(each, (*DRIVER, PackageDatabases))], place
+                assert not [each for each in held if isinstance(each, (*DRIVER, ToolDatabases))], place
             traceback = traceback.tb_next
 
 

@@ -9,7 +9,8 @@ pytestmark = pytest.mark.integration
 
 PROGRAM = """
 import sys
-import ops.missing_requirements, ops.doctor.package_and_model_checks, workflows.models_file, triggers.gateway.gateway_app
+import ops.missing_requirements, ops.doctor.package_and_model_checks
+import triggers.gateway.gateway_app, workflows.models_file
 from workflows.provider_libraries import LIBRARY_MODULES, describe_missing_library
 assert not any(describe_missing_library(provider) for provider in LIBRARY_MODULES)
 print([name for name in ("ag2", "openai", *LIBRARY_MODULES.values()) if name in sys.modules])

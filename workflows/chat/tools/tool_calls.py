@@ -1,4 +1,4 @@
-"""Package tools: AG2's Tool interface over package functions; readable errors.
+"""Tool calls of a model: AG2's Tool interface over package functions; readable errors.
 
 AG2's own tool would publish `context_variables` to the model, pass it tracebacks with file paths, and run synchronous
 functions in a thread pool that AG2 shares with its own plumbing.

@@ -1,4 +1,4 @@
-"""Queries: run facts enter as scalars, never as operators; each stays in its app."""
+"""Query templates: run facts enter as scalars, never as operators; each stays in its app."""
 
 import re
 from collections.abc import Mapping

@@ -12,14 +12,14 @@ from accounting.budgets.budget import Budget
 from accounting.budgets.budget_status import BudgetStatus
 from accounting.budgets.window_store import all_time_id
 from accounting.usage import UsageTotals
-from ops.exporter.budget_counts import BudgetScope, BudgetState, parse_all_time_scope
+from ops.exporter.budget_counts import BudgetCounts, BudgetScope, parse_all_time_scope
 from ops.exporter.exporter_metrics import StoreCollector
-from ops.exporter.ledger_counts import LedgerState
+from ops.exporter.ledger_counts import LedgerCounts
 from ops.exporter.store_snapshot import Snapshot, apps_by_use
-from ops.exporter.trigger_counts import TriggerState
+from ops.exporter.trigger_counts import TriggerCounts
 from ops.exporter.usage_counts import UsageChange
 from workers.store.ended_counts import RunLabels
-from workers.store.queue_counts import AppWorkflow, PersonWait, QueueState
+from workers.store.queue_counts import AppWorkflow, PersonWait, QueueCounts
 
 TODAY = datetime(2026, 3, 1, tzinfo=UTC)
 Series = dict[tuple[str, tuple[str, ...]], float]
@@ -149,7 +149,7 @@ def test_a_budget_shows_its_limit_its_use_and_what_it_kept_from_being_made() -> 
 
     standings = [budget_status("acme", 60), run, of_all]
 
-    series = collect_series(budgets=BudgetState(standings, {BudgetScope("acme", None, "day", "tokens"): 3}))
+    series = collect_series(budgets=BudgetCounts(standings, {BudgetScope("acme", None, "day", "tokens"): 3}))
 
     assert series["budget_limit", ("acme", "", "day", "tokens")] == 100
     assert series["budget_used", ("acme", "", "day", "tokens")] == 60
@@ -162,9 +162,9 @@ def test_a_budget_shows_its_limit_its_use_and_what_it_kept_from_being_made() -> 
 
 def test_what_waits_and_what_is_late_is_shown_as_it_is_now() -> None:
     series = collect_series(
-        queue=QueueState(in_progress=1, parked=2, queued={"": 3, "budget": 0}, oldest_queued_age_s=4.5),
-        triggers=TriggerState(paused={"operator": 5}, created_at_run_time={"schedule": 6}, overdue_s=7.5),
-        ledger=LedgerState(open_calls=8, waiting_rows=9, oldest_waiting_s=10.5),
+        queue=QueueCounts(in_progress=1, parked=2, queued={"": 3, "budget": 0}, oldest_queued_age_s=4.5),
+        triggers=TriggerCounts(paused={"operator": 5}, created_at_run_time={"schedule": 6}, overdue_s=7.5),
+        ledger=LedgerCounts(open_calls=8, waiting_rows=9, oldest_waiting_s=10.5),
         outbox=OutboxState(pending=11, dead=12, oldest_pending_age_s=13.5),
     )
 
@@ -193,7 +193,7 @@ def test_runs_that_wait_for_a_person_are_shown_by_app_and_workflow() -> None:
         AppWorkflow("c", "Refund"): PersonWait(4, 500),
     }
 
-    series = collect_series(queue=QueueState(waiting_for_person=waiting))
+    series = collect_series(queue=QueueCounts(waiting_for_person=waiting))
 
     assert {labels: value for (name, labels), value in series.items() if name == "runs_waiting_for_person"} == {
         ("acme", "Refund"): 2,
@@ -208,7 +208,7 @@ def test_of_budgets_with_equal_labels_the_fullest_shows_all_rejections() -> None
     tight, wide = budget_status("small", 9, limit=10), budget_status("large", 500, limit=1000)
     rejections = {BudgetScope(app, None, "day", "tokens"): 1 for app in ("small", "large", "gone")}
 
-    series = collect_series(budgets=BudgetState([wide, tight, budget_status("acme", 1)], rejections))
+    series = collect_series(budgets=BudgetCounts([wide, tight, budget_status("acme", 1)], rejections))
 
     assert series["budget_limit", ("_other", "", "day", "tokens")] == 10
     assert series["budget_used", ("_other", "", "day", "tokens")] == 9

@@ -18,7 +18,7 @@ from triggers.change_stream.stream_plan import (
 )
 from triggers.change_stream.watched_triggers import ChangeTrigger, inactive_reason, make_change_trigger
 from triggers.register.trigger import Trigger
-from workers.store.reserved_collections import OWN_COLLECTIONS
+from workers.store.reserved_collections import RESERVED_COLLECTIONS
 from workflows.package.trigger_specs.change_spec import PROTECTED_FIELDS
 from workflows.package.trigger_specs.run_finished_spec import RunFinishedSpec
 
@@ -100,7 +100,7 @@ def test_a_whole_database_of_ours_is_watched_without_our_collections() -> None:
     ours = match_stage([watch_of(collection=None, database=OWN)], own_database=OWN)
     other = match_stage([watch_of(collection=None)], own_database=OWN)
 
-    assert ours["$match"]["$or"][0]["ns.coll"] == {"$nin": sorted(OWN_COLLECTIONS)}
+    assert ours["$match"]["$or"][0]["ns.coll"] == {"$nin": sorted(RESERVED_COLLECTIONS)}
     assert "ns.coll" not in other["$match"]["$or"][0]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import workers
 from accounting.ledger.ledger_rows import COLLECTION
-from workers.store.reserved_collections import OWN_COLLECTIONS, refusal_reason
+from workers.store.reserved_collections import RESERVED_COLLECTIONS, refusal_reason
 
 SOURCES = Path(workers.__file__).parent.parent
 
@@ -19,7 +19,7 @@ def test_every_collection_that_the_product_opens_is_listed() -> None:
             opened.update(re.findall(r"""\bdatabase\]?\["(\w+)"\]""", path.read_text(encoding="utf-8")))
 
     assert {"runs", "turns", "api_keys"} < opened
-    assert opened <= OWN_COLLECTIONS
+    assert opened <= RESERVED_COLLECTIONS
 
 
 @pytest.mark.parametrize(

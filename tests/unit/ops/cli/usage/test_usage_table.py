@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from accounting.usage import UsageTotals
 from ops.cli.output import Terminal
 from ops.cli.usage.usage_command import usage
-from ops.cli.usage.usage_report import Bill, Sort, make_bill, sum_totals
+from ops.cli.usage.usage_report import Sort, UsageReport, make_usage_report, sum_totals
 from ops.cli.usage.usage_table import usage_table_lines, usage_warnings
 from ops.presenters.amounts import (
     draw_bar,
@@ -40,7 +40,7 @@ APPS = [
 DAYS = [usage_row(cost, day=f"2026-01-0{day}") for day, cost in ((3, 1), (1, 9), (2, 5))]
 
 
-def usage_lines(bill: Bill, terminal: Terminal = WIDE, *, chart: bool = True) -> list[str]:
+def usage_lines(bill: UsageReport, terminal: Terminal = WIDE, *, chart: bool = True) -> list[str]:
     return [*usage_table_lines(bill, terminal, chart=chart)]
 
 
@@ -48,12 +48,12 @@ def usage_lines(bill: Bill, terminal: Terminal = WIDE, *, chart: bool = True) ->
     ("sort", "order"), [(None, "cdba"), ("cost", "cdba"), ("tokens", "adbc"), ("name", "abcd")], ids=str
 )
 def test_names_come_by_cost_then_tokens_unless_configured_otherwise(sort: Sort | None, order: str) -> None:
-    assert "".join(row.key["app_id"] for row in make_bill(APPS, ["app"], sort=sort, limit=None).rows) == order
+    assert "".join(row.key["app_id"] for row in make_usage_report(APPS, ["app"], sort=sort, limit=None).rows) == order
 
 
 def test_days_come_one_after_another_and_a_limit_keeps_the_newest() -> None:
-    in_order = make_bill(DAYS, ["day"], sort=None, limit=2)
-    by_cost = make_bill(DAYS, ["day"], sort="cost", limit=2)
+    in_order = make_usage_report(DAYS, ["day"], sort=None, limit=2)
+    by_cost = make_usage_report(DAYS, ["day"], sort="cost", limit=2)
 
     assert [row.key["day"][-1] for row in in_order.rows] == ["2", "3"]
     assert [row.key["day"][-1] for row in by_cost.rows] == ["1", "2"]
@@ -64,13 +64,13 @@ def test_groups_inside_of_groups_stay_together_the_dearest_first() -> None:
         usage_row(cost, app_id=key[0], model=key[1]) for key, cost in (("ax", 1), ("bx", 2), ("ay", 3), ("by", 0.5))
     ]
 
-    found = make_bill(rows, ["app", "model"], sort=None, limit=None).rows
+    found = make_usage_report(rows, ["app", "model"], sort=None, limit=None).rows
 
     assert [row.key["app_id"] + row.key["model"] for row in found] == ["ay", "ax", "bx", "by"]
 
 
 def test_what_a_limit_cuts_off_is_one_line_and_the_total_is_of_all() -> None:
-    lines = usage_lines(make_bill(APPS, ["app"], sort=None, limit=1))
+    lines = usage_lines(make_usage_report(APPS, ["app"], sort=None, limit=1))
 
     assert [line.split()[0] for line in lines] == ["app", "c", "…", "total"]
     assert lines[2].split()[:3] == ["…", "3", "more"]
@@ -78,9 +78,9 @@ def test_what_a_limit_cuts_off_is_one_line_and_the_total_is_of_all() -> None:
 
 
 def test_bars_measure_usd_and_tokens_where_no_price_is_known() -> None:
-    by_cost = usage_lines(make_bill(APPS, ["app"], sort=None, limit=None))
+    by_cost = usage_lines(make_usage_report(APPS, ["app"], sort=None, limit=None))
     unpriced = [usage_row(0, tokens, unpriced=1, app_id=str(tokens)) for tokens in (100, 50)]
-    by_tokens = usage_lines(make_bill(unpriced, ["app"], sort=None, limit=None))
+    by_tokens = usage_lines(make_usage_report(unpriced, ["app"], sort=None, limit=None))
 
     assert [line.count("█") for line in by_cost[1:5]] == [40, 11, 11, 0]
     assert [line.count("█") for line in by_tokens[1:3]] == [40, 20]
@@ -91,7 +91,7 @@ def test_bars_measure_usd_and_tokens_where_no_price_is_known() -> None:
 def test_an_unknown_cost_is_no_share_of_the_known_one() -> None:
     rows = [usage_row(3, app_id="a"), usage_row(0, unpriced=1, app_id="b")]
 
-    lines = usage_lines(make_bill(rows, ["app"], sort=None, limit=None))
+    lines = usage_lines(make_usage_report(rows, ["app"], sort=None, limit=None))
 
     assert [line.split()[5:] for line in lines[1:3]] == [["3.0000", "100", "%", "█" * 40], ["unknown"]]
 
@@ -99,13 +99,13 @@ def test_an_unknown_cost_is_no_share_of_the_known_one() -> None:
 def test_a_price_that_is_known_for_some_calls_is_marked_as_not_all() -> None:
     rows = [usage_row(3, unpriced=1, app_id="a"), usage_row(2, app_id="b")]
 
-    lines = usage_lines(make_bill(rows, ["app"], sort=None, limit=None), chart=False)
+    lines = usage_lines(make_usage_report(rows, ["app"], sort=None, limit=None), chart=False)
 
     assert [line.split()[-1] for line in lines[1:]] == ["3.0000+", "2.0000", "5.0000+"]
     assert {line.index(".") for line in lines[1:]} == {lines[1].index(".")}
 
 
-def many() -> Bill:
+def many() -> UsageReport:
     names = ["umbrella-eu-production-tenant-0042", "日本語のアプリ", "we\x1b[31mird"]
     rows = [
         UsageTotals(
@@ -123,7 +123,7 @@ def many() -> Bill:
         )
         for number, name in enumerate(names, 1)
     ]
-    return make_bill(rows, ["app", "model"], sort=None, limit=None)
+    return make_usage_report(rows, ["app", "model"], sort=None, limit=None)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 300])
