@@ -17,6 +17,7 @@ from workers.broker.options import broker_config
 from workers.broker.publisher import TASK
 from workers.embedded_services import with_services
 from workers.settings import Settings, SettingsError, load_settings
+from workers.worker_timings import WorkerTimings
 
 __all__ = ["TASK", "app", "celery_config", "configure"]
 
@@ -51,6 +52,7 @@ class SettingsLoader(AppLoader):
     """Reads our settings when Celery first needs its configuration, not at import."""
 
     configured_settings: Settings | None = None
+    timings = WorkerTimings()  # of a worker that Celery starts
     was_read = False
 
     def settings(self) -> Settings:

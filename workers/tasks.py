@@ -30,6 +30,7 @@ from workers.process.worker import WorkerProcess
 from workers.process.worker_health import BrokerProbe, WorkerHealth
 from workers.process.worker_metrics import WorkerMetrics
 from workers.settings import Settings, SettingsError
+from workers.worker_timings import WorkerTimings
 from workflows.chat.package_code.forked_copies import add_child_hook
 from workflows.models_file import ModelsFileError
 from workflows.operator_file import OperatorFileError
@@ -42,8 +43,9 @@ _REFUSED_POOLS = ("gevent", "eventlet")
 class _ProcessWorker:
     """The worker of this process, created on first use: after a fork, never before."""
 
-    def __init__(self) -> None:
+    def __init__(self, timings: WorkerTimings) -> None:
         self._lock = threading.Lock()
+        self.timings = timings
         self._worker: WorkerProcess | None = None
         self._is_draining = False
         self._active_runs: set[object] = set()
@@ -52,12 +54,17 @@ class _ProcessWorker:
         self.metrics = WorkerMetrics()
         self.shutdown = ShutdownDeadline(lambda: len(self._active_runs))
         self.consumer = ConsumerWatch()
-        self.health = WorkerHealth(self.consumer, BrokerProbe(app).count_waiting, on_dead=self._on_consumer_dead)
+        self.health = WorkerHealth(
+            self.consumer,
+            BrokerProbe(app).count_waiting,
+            on_dead=self._on_consumer_dead,
+            timings=timings.consumer,
+        )
 
     def get_worker(self) -> WorkerProcess:
         with self._lock:
             if self._worker is None:
-                self._worker = start_worker(settings_loader().settings(), self.metrics)
+                self._worker = start_worker(settings_loader().settings(), self.metrics, self.timings)
             if self._is_draining:
                 self._worker.drain()
             return self._worker
@@ -98,8 +105,8 @@ class _ProcessWorker:
             worker.stop()
 
 
-def start_worker(settings: Settings, metrics: WorkerMetrics) -> WorkerProcess:
-    worker = WorkerProcess(settings, metrics)
+def start_worker(settings: Settings, metrics: WorkerMetrics, timings: WorkerTimings) -> WorkerProcess:
+    worker = WorkerProcess(settings, metrics, timings=timings)
     try:
         worker.start()
     except BaseException:
@@ -119,8 +126,8 @@ def tune_garbage_collection() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
-process = _ProcessWorker()
-app.steps["consumer"].add(create_consumer_step(process.consumer))
+process = _ProcessWorker(settings_loader().timings)
+app.steps["consumer"].add(create_consumer_step(process.consumer, tick_s=process.timings.consumer.tick_s))
 
 
 @app.task(name=TASK)
@@ -177,7 +184,8 @@ def _on_worker_ready(sender: Any, **_: Any) -> None:
         process.metrics.set_slots(sender.pool.num_processes)
         process.health.attach(worker)
         process.health.start()
-        MemoryWatch(limit_mb=worker.settings.max_memory_mb, restart=stop_by_signal).start()
+        limit_mb, timings = worker.settings.max_memory_mb, process.timings.memory
+        MemoryWatch(limit_mb=limit_mb, restart=stop_by_signal, timings=timings).start()
         address = str(process.server.address) if process.server else None
         log.info("worker_ready", extra={"concurrency": sender.pool.num_processes, "metrics": address})
 

@@ -20,6 +20,7 @@ from triggers.gateway.http_problems import ProblemError
 from triggers.gateway.request_body import check_declared_size, media_type, read_body
 from triggers.role_context import RoleContext
 from triggers.token_bucket import TokenBuckets, TokenRate
+from workers.control.run_detail import MAX_TURN_BYTES
 
 COOKIE_NAME = "unattended_console"
 MAX_FORM_FIELDS = 100
@@ -34,6 +35,8 @@ class ConsoleOptions:
     """How much of a gateway the console's pages may take."""
 
     view_rate: TokenRate = TokenRate(per_s=5, burst=100)  # noqa: RUF009 -- frozen; per key: more than a person reads
+    max_turns: int = 300  # of a run, on its page
+    max_turn_bytes: int = MAX_TURN_BYTES  # of those turns
     max_triggers_scanned: int = 500  # of triggers created at run time, as no index covers the inactive ones
 
 

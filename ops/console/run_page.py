@@ -19,7 +19,6 @@ from ops.presenters.run_lines import run_facts, state_facts
 from workers.control.run_detail import read_run_detail
 from workers.store.run import RunState
 
-MAX_TURNS = 300
 MAX_CALLS = 2_000
 MAX_ITEMS_SHOWN = 40
 _CALL_FIELDS = ("agent", "model", "at", "ok", "input_tokens", "output_tokens", "cost_nano_usd")
@@ -29,7 +28,13 @@ Story = Mapping[str, Any]
 
 async def show_run(context: ConsoleContext, request: Request, visitor: Visitor) -> Response:
     store = context.role.store
-    story = await read_run_detail(store, request.path_params["run_id"], app_id=visitor.scope, max_turns=MAX_TURNS)
+    story = await read_run_detail(
+        store,
+        request.path_params["run_id"],
+        app_id=visitor.scope,
+        max_turns=context.options.max_turns,
+        max_bytes=context.options.max_turn_bytes,
+    )
     calls = store.database[COLLECTION].find({"run_id": story["run_id"]}, dict.fromkeys(_CALL_FIELDS, 1))
     rows = await calls.sort([("at", ASCENDING), ("_id", ASCENDING)]).limit(MAX_CALLS).to_list(None)
     owners = [*owner_views(story, rows, now=datetime.now(UTC))]

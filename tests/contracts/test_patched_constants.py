@@ -20,30 +20,6 @@ CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*")
 SUSPECT = re.compile(r"(setattr|delattr|patch|object)\(|\._?[A-Z][A-Z0-9_]*\s*(:|,|\W?=(?!=))")
 SETTERS = frozenset({"setattr", "delattr", "patch", "object"})  # of monkeypatch, Python and unittest.mock
 
-# Each with the reason why it is replaced nevertheless.
-WHOLE_WORKER = "a worker process has no command-line flag for it, and would need one only for this test"
-STORE_ROOM = "a limit of the store, which takes no argument for it yet"
-EXCEPTIONS: Mapping[tuple[str, str], str] = {
-    ("integration/workers/test_worker_health.py", "workers.process.consumer_watch.TICK_S"): WHOLE_WORKER,
-    ("integration/workers/test_worker_health.py", "workers.process.consumer_watch.TICK_PATIENCE_S"): WHOLE_WORKER,
-    ("integration/workers/test_worker_health.py", "workers.process.worker_health.ASK_EVERY_S"): WHOLE_WORKER,
-    ("integration/workers/test_worker_health.py", "workers.process.worker_health.DEAD_AFTER_S"): WHOLE_WORKER,
-    ("integration/workers/test_worker_health.py", "workers.process.worker.STUCK_LEASES"): WHOLE_WORKER,
-    ("integration/workers/test_worker_health.py", "workers.process.worker.MIN_STUCK_S"): WHOLE_WORKER,
-    ("integration/workers/test_worker_memory.py", "workers.process.memory_watch.CHECK_INTERVAL_S"): WHOLE_WORKER,
-    ("integration/workers/test_worker_memory.py", "workers.process.memory_watch.MIN_UPTIME_S"): WHOLE_WORKER,
-    (
-        "integration/workers/test_isolated_processes.py",
-        "workers.process.isolated_processes.START_TIMEOUT_S",
-    ): WHOLE_WORKER,
-    ("integration/workers/test_isolated_processes.py", "workers.process.isolated_processes.RETRY_DELAY"): WHOLE_WORKER,
-    ("integration/ops/test_store_snapshot.py", "workers.store.queue_counts.MAX_OLDEST_RUNS"): STORE_ROOM,
-    ("integration/ops/console/test_console.py", "workers.control.run_detail.MAX_BYTES"): STORE_ROOM,
-    ("integration/workers/test_context_documents.py", "workers.store.context_documents.MAX_READ_MS"): STORE_ROOM,
-    ("integration/workers/test_run_order.py", "workers.reconciler.order_releases.MAX_RELEASED"): STORE_ROOM,
-    ("integration/workers/test_run_order.py", "workers.reconciler.order_releases.MAX_ENTRIES"): STORE_ROOM,
-}
-
 
 def patched_constants(code: str) -> Iterator[str]:
     """Yields the constants that the code replaces, also in programs that it holds as text."""
@@ -134,27 +110,7 @@ def found_in_tests() -> frozenset[tuple[str, str]]:
 
 
 def test_no_test_replaces_a_constant() -> None:
-    assert sorted(found_in_tests() - EXCEPTIONS.keys()) == [], "give the value as an argument"
-
-
-def test_no_exception_is_stale() -> None:
-    assert sorted(EXCEPTIONS.keys() - found_in_tests()) == [], "remove these from EXCEPTIONS"
-
-
-def test_every_exception_names_a_constant_that_exists() -> None:
-    """A program of text that assigns to a name of the past would run without an error, and without effect."""
-    missing = [constant for _, constant in EXCEPTIONS if not _is_defined(*constant.rsplit(".", 1))]
-
-    assert missing == []
-
-
-def _is_defined(module: str, name: str) -> bool:
-    """Reads the source: importing the module of a worker takes seconds."""
-    spec = importlib.util.find_spec(module)
-    assert spec is not None
-    assert spec.origin is not None
-    code = Path(spec.origin).read_text(encoding="utf-8")
-    return re.search(rf"^(\w+, )*{name}\b.*=", code, re.MULTILINE) is not None
+    assert sorted(found_in_tests()) == [], "give the value as an argument"
 
 
 IMPORTS = "import triggers.service_loop\nfrom triggers import service_loop as loop\nfrom ag2 import agent\n"

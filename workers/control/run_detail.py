@@ -11,14 +11,19 @@ from workers.store.run_document import Document, as_json
 from workers.store.run_order import awaited_order_key
 from workers.store.run_store import RunStore
 
-MAX_BYTES = 8 * 1024 * 1024  # of turns for display: they must not fill the memory
+MAX_TURN_BYTES = 8 * 1024 * 1024  # of turns for display: they must not fill the memory
 _HIDDEN_FIELDS = frozenset({"_id", "token"})
 
 
 async def read_run_detail(
-    store: RunStore, run_id: str, *, app_id: str | None = None, max_turns: int | None = None
+    store: RunStore,
+    run_id: str,
+    *,
+    app_id: str | None = None,
+    max_turns: int | None = None,
+    max_bytes: int = MAX_TURN_BYTES,
 ) -> dict[str, Any]:
-    """Reads the run with at most `max_turns` of its first turns, or fewer if they are large."""
+    """Reads the run with at most `max_turns` of its first turns, or fewer if they have more than `max_bytes`."""
     run = await store.find(run_id, app_id=app_id)
     if run is None:
         raise RunNotFoundError(run_id)
@@ -27,7 +32,7 @@ async def read_run_detail(
     if max_turns is None:
         turns = await store.committed_turns(run_id, up_to=run["turn"])
     else:
-        turns = await store.first_turns(run_id, up_to=min(run["turn"], max_turns), max_bytes=MAX_BYTES)
+        turns = await store.first_turns(run_id, up_to=min(run["turn"], max_turns), max_bytes=max_bytes)
     usage = await run_totals(store.database, run_id, is_running=run["state"] == RunState.RUNNING.value)
     return {
         **as_json(run),

@@ -18,11 +18,7 @@ from typing import Any
 from celery import bootsteps
 from celery.worker import state
 
-TICK_S = 2.0
-TICK_PATIENCE_S = 15.0
-ANSWER_PATIENCE_S = 10.0
-TAKE_PATIENCE_S = 15.0
-STUCK_S = 120.0  # longer than any wait for a frozen Redis, retries included
+from workers.worker_timings import ConsumerTimings
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +34,25 @@ class ConsumerStatus:
     since_take_s: float  # since it took a message, or had no reason to
 
 
-def find_problems(status: ConsumerStatus) -> Sequence[str]:
+def find_problems(status: ConsumerStatus, timings: ConsumerTimings) -> Sequence[str]:
     if not status.is_connected:
         return ("the consumer is not connected to its broker",)
     problems = []
-    if (status.since_tick_s or 0) > TICK_PATIENCE_S:
+    if (status.since_tick_s or 0) > timings.tick_patience_s:
         problems.append(f"the consumer has stood still for {status.since_tick_s:.0f} s")
-    if (status.since_answer_s or 0) > ANSWER_PATIENCE_S:
+    if (status.since_answer_s or 0) > timings.answer_patience_s:
         problems.append(f"the broker has not answered the consumer for {status.since_answer_s:.0f} s")
-    if status.since_take_s > TAKE_PATIENCE_S:
+    if status.since_take_s > timings.take_patience_s:
         problems.append(f"the consumer has room and has taken no waiting message for {status.since_take_s:.0f} s")
     return problems
 
 
-def find_stuck_problems(status: ConsumerStatus) -> Sequence[str]:
+def find_stuck_problems(status: ConsumerStatus, timings: ConsumerTimings) -> Sequence[str]:
     """Finds signs that the consumer thread hangs.
 
     A consumer without a connection waits for one, which is no fault of the process.
     """
-    if status.is_connected and (status.since_tick_s or 0) > STUCK_S:
+    if status.is_connected and (status.since_tick_s or 0) > timings.stuck_s:
         return (f"the consumer thread has stood still for {status.since_tick_s:.0f} s",)
     return ()
 
@@ -135,7 +131,7 @@ class ConsumerWatch:
         return True
 
 
-def create_consumer_step(watch: ConsumerWatch) -> type[bootsteps.StartStopStep]:
+def create_consumer_step(watch: ConsumerWatch, *, tick_s: float) -> type[bootsteps.StartStopStep]:
     """Creates the step for `app.steps["consumer"]`."""
 
     class Watched(bootsteps.StartStopStep):
@@ -149,6 +145,6 @@ def create_consumer_step(watch: ConsumerWatch) -> type[bootsteps.StartStopStep]:
 
         def register_with_event_loop(self, parent: Any, hub: Any) -> None:  # noqa: ARG002 -- Celery's interface
             hub.on_tick.add(watch.on_tick)
-            hub.call_repeatedly(TICK_S, watch.on_tick)  # its own timers may be ten seconds apart
+            hub.call_repeatedly(tick_s, watch.on_tick)  # its own timers may be ten seconds apart
 
     return Watched

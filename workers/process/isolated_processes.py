@@ -21,7 +21,6 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +32,12 @@ from workers.store.claimed_runs import BEATS_PER_LEASE, MongoRunRepository
 from workers.store.run import Claim, LeaseLostError, run_labels
 from workers.store.run_store import RunStore
 from workers.store.worker_losses import WorkerLosses
+from workers.worker_timings import IsolationTimings
 from workflows.chat.package_code.working_directory import WORKING_DIRECTORY
 
 log = logging.getLogger(__name__)
 
 ISOLATION_SLOTS = 4
-START_TIMEOUT_S = 60.0
-RETRY_DELAY = timedelta(seconds=5)
 _PROGRAM = Path(__file__).resolve().parents[2] / "unattended.py"
 # Imports our packages by location, as the command does: a user may have folders of the same names on the path.
 _BOOT = (
@@ -67,12 +65,14 @@ class IsolatedProcesses:
         metrics: WorkerMetrics,
         *,
         slots: int = ISOLATION_SLOTS,
+        timings: IsolationTimings,
     ) -> None:
         self._settings = settings
         self._ownership = ownership
         self._losses = WorkerLosses(store)
         self._metrics = metrics
         self._slots = slots
+        self._timings = timings
         self._server: subprocess.Popen[bytes] | None = None
         self._children: dict[str, _IsolatedChild] = {}  # by owner
         self._drain_signal: signal.Signals | None = None
@@ -156,7 +156,7 @@ class IsolatedProcesses:
     async def _wait_until_started(self, claim: Claim, child: _IsolatedChild) -> None:
         loop = asyncio.get_running_loop()
         begun = asyncio.ensure_future(child.started.wait())
-        give_up_at = loop.time() + START_TIMEOUT_S
+        give_up_at = loop.time() + self._timings.start_timeout_s
         try:
             while not begun.done() and not child.exit_code.done():
                 if loop.time() > give_up_at:
@@ -200,7 +200,9 @@ class IsolatedProcesses:
 
     async def _requeue(self, claim: Claim, reason: str) -> None:
         with suppress(PyMongoError, LeaseLostError):  # otherwise the reconciler finds the run by its lease
-            await self._ownership.requeue(claim, delay=RETRY_DELAY, counts_as_attempt=False, reason=reason)
+            await self._ownership.requeue(
+                claim, delay=self._timings.retry_delay, counts_as_attempt=False, reason=reason
+            )
 
     def drain(self, *, at_once: bool = False) -> None:
         """Passes the drain on. May run in a signal handler: takes no lock and writes no log."""

@@ -18,11 +18,10 @@ from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 
+from workers.worker_timings import MemoryTimings
+
 log = logging.getLogger(__name__)
 
-CHECK_INTERVAL_S = 10.0
-MIN_UPTIME_S = 600.0
-TRIM_INTERVAL_S = 60.0  # each full collection over a thousand chats takes a part of a second
 MIB = 1024 * 1024
 _STATM = Path("/proc/self/statm")
 
@@ -34,7 +33,7 @@ class Advice(Enum):
     LIMIT_TOO_LOW = "limit too low"
 
 
-def advise(*, resident: int, limit: int, uptime_s: float, relieved_s: float | None) -> Advice:
+def advise(timings: MemoryTimings, *, resident: int, limit: int, uptime_s: float, relieved_s: float | None) -> Advice:
     """Decides what to do.
 
     `relieved_s` is the time since the last trim since memory was below the limit.
@@ -43,9 +42,9 @@ def advise(*, resident: int, limit: int, uptime_s: float, relieved_s: float | No
         return Advice.FINE
     if relieved_s is None:
         return Advice.RELIEVE
-    if uptime_s >= MIN_UPTIME_S:
+    if uptime_s >= timings.min_uptime_s:
         return Advice.START_ANEW
-    return Advice.RELIEVE if relieved_s >= TRIM_INTERVAL_S else Advice.LIMIT_TOO_LOW
+    return Advice.RELIEVE if relieved_s >= timings.trim_interval_s else Advice.LIMIT_TOO_LOW
 
 
 def resident_bytes() -> int:
@@ -66,9 +65,10 @@ def trim_memory() -> None:
 
 
 class MemoryWatch:
-    def __init__(self, *, limit_mb: int, restart: Callable[[], None]) -> None:
+    def __init__(self, *, limit_mb: int, restart: Callable[[], None], timings: MemoryTimings) -> None:
         self._limit = limit_mb * MIB
         self._restart = restart
+        self._timings = timings
         self._started_at = time.monotonic()
         self._relieved_at: float | None = None
         self._is_low_limit_logged = False
@@ -82,7 +82,7 @@ class MemoryWatch:
         self._stop.set()
 
     def _watch(self) -> None:
-        while not self._stop.wait(CHECK_INTERVAL_S):
+        while not self._stop.wait(self._timings.check_interval_s):
             if self._check():
                 return
 
@@ -91,7 +91,7 @@ class MemoryWatch:
         now = time.monotonic()
         resident, uptime_s = resident_bytes(), now - self._started_at
         relieved_s = None if self._relieved_at is None else now - self._relieved_at
-        advice = advise(resident=resident, limit=self._limit, uptime_s=uptime_s, relieved_s=relieved_s)
+        advice = advise(self._timings, resident=resident, limit=self._limit, uptime_s=uptime_s, relieved_s=relieved_s)
         extra = {"resident_mb": resident // MIB, "limit_mb": self._limit // MIB, "uptime_s": round(uptime_s)}
         if advice is Advice.FINE:
             self._relieved_at = None

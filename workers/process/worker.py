@@ -51,6 +51,7 @@ from workers.store.persistent_state_store import PersistentStateStore
 from workers.store.run_store import RunStore, connect
 from workers.store.tool_databases import ToolDatabases
 from workers.tracing.tracing import NO_TRACING, Tracing, open_tracing
+from workers.worker_timings import WorkerTimings
 from workflows.chat.agents.built_packages import PackageCache
 from workflows.chat.package_code.forked_copies import add_child_hook
 from workflows.chat.package_code.tool_threads import ToolThreads
@@ -68,20 +69,24 @@ TOOL_THREADS = 64
 # A deploy waits for turns during the grace period. Then they are cut off, and runs are handed back in this time.
 HAND_BACK_TIMEOUT_S = 1.5
 DRAIN_TIMEOUT_S = 1.0
-STUCK_LEASES = 4
-MIN_STUCK_S = 60
 _SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 
 class WorkerProcess:
     def __init__(
-        self, settings: Settings, metrics: WorkerMetrics | None = None, *, isolation_slots: int = ISOLATION_SLOTS
+        self,
+        settings: Settings,
+        metrics: WorkerMetrics | None = None,
+        *,
+        isolation_slots: int = ISOLATION_SLOTS,
+        timings: WorkerTimings | None = None,
     ) -> None:
         """`isolation_slots`: the maximum of concurrent suspects, each in a process of its own."""
         self.settings = settings
         self._isolation_slots = isolation_slots
         self.metrics = metrics or WorkerMetrics()
-        self.stuck_s = max(settings.lease_s * STUCK_LEASES, MIN_STUCK_S)
+        self._timings = timings or WorkerTimings()
+        self.stuck_s = self._timings.stuck_s(settings.lease_s)
         self.redactor = Redactor()
         self._is_stopping = False  # no Event: signal handlers set it, and may interrupt each other
         self._stop_by = float("inf")
@@ -168,7 +173,12 @@ class WorkerProcess:
         wakeups.start()
         self._exit_stack.callback(lambda: self.submit(wakeups.stop()).result(timeout=6))
         self.alone = IsolatedProcesses(
-            self.settings, self.store, self.repository, self.metrics, slots=self._isolation_slots
+            self.settings,
+            self.store,
+            self.repository,
+            self.metrics,
+            slots=self._isolation_slots,
+            timings=self._timings.isolation,
         )
         self._exit_stack.callback(self.alone.close)
         self.admission = Admission(

@@ -17,16 +17,15 @@ from kombu import Connection
 from workers.broker.queue_depth import count_messages
 from workers.process.consumer_watch import ConsumerWatch, find_problems, find_stuck_problems
 from workers.process.role_health import Health, loop_problems
+from workers.worker_timings import ConsumerTimings
 
 if TYPE_CHECKING:
     from workers.process.worker import WorkerProcess
 
 log = logging.getLogger(__name__)
 
-ASK_EVERY_S = 3.0
 CONNECT_TIMEOUT_S = 5
 BROKER_PATIENCE_S = 15.0
-DEAD_AFTER_S = 180.0
 MAX_LEASES_WITHOUT_BEAT = 2
 
 
@@ -59,8 +58,16 @@ class BrokerProbe:
 
 
 class WorkerHealth:
-    def __init__(self, consumer: ConsumerWatch, ask_broker: Callable[[], int], on_dead: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        consumer: ConsumerWatch,
+        ask_broker: Callable[[], int],
+        on_dead: Callable[[], None],
+        *,
+        timings: ConsumerTimings,
+    ) -> None:
         self._consumer = consumer
+        self._timings = timings
         self._ask_broker = ask_broker
         self._on_dead = on_dead
         self._worker: WorkerProcess | None = None
@@ -86,7 +93,7 @@ class WorkerHealth:
         return [
             *loop_problems(worker.watchdog.stalled_s(), patience_s=patience_s),
             *([f"the heartbeat has stood still for {silent_s:.0f} s"] if silent_s > silence_limit_s else []),
-            *find_stuck_problems(self._consumer.status()),
+            *find_stuck_problems(self._consumer.status(), self._timings),
         ]
 
     def find_ready_problems(self) -> Sequence[str]:
@@ -100,7 +107,7 @@ class WorkerHealth:
             *self.find_live_problems(),
             *worker.store_pulse.check(),
             *([f"the broker has not answered for {silent_s:.0f} s"] if silent_s > BROKER_PATIENCE_S else []),
-            *find_problems(self._consumer.status()),
+            *find_problems(self._consumer.status(), self._timings),
         ]
 
     def _watch(self) -> None:
@@ -109,7 +116,7 @@ class WorkerHealth:
             if self._is_dead(has_answer=has_answer):
                 self._on_dead()
                 return
-            time.sleep(ASK_EVERY_S)
+            time.sleep(self._timings.probe_interval_s)
 
     def _probe_broker(self) -> bool:
         try:
@@ -128,12 +135,12 @@ class WorkerHealth:
         It is, if for minutes nothing else explains that it takes no message.
         """
         worker, now = self._worker, time.monotonic()
-        problems = find_problems(self._consumer.status())
+        problems = find_problems(self._consumer.status(), self._timings)
         if worker is None or worker.is_stopping() or not has_answer or not problems:
             self._idle_since = None
             return False
         self._idle_since = self._idle_since or now
-        if now - self._idle_since < DEAD_AFTER_S:
+        if now - self._idle_since < self._timings.dead_after_s:
             return False
         log.critical("consumer_dead", extra={"problems": list(problems), "seconds": round(now - self._idle_since)})
         return True

@@ -25,19 +25,28 @@ MAX_CONCURRENT = 50
 
 
 class OrderReleases:
-    def __init__(self, store: RunStore, wakeups: WakeupSender) -> None:
+    def __init__(
+        self,
+        store: RunStore,
+        wakeups: WakeupSender,
+        *,
+        max_entries: int = MAX_ENTRIES,
+        max_released: int = MAX_RELEASED,
+    ) -> None:
         self._order: RunOrder = store.order
         self._wakeups = wakeups
+        self._max_entries = max_entries
+        self._max_released = max_released
         self._last = ""
 
     async def run_pass(self, counts: Counter[str]) -> None:
-        keys, self._last = await self._order.list_waiting_keys(after=self._last, limit=MAX_ENTRIES)
+        keys, self._last = await self._order.list_waiting_keys(after=self._last, limit=self._max_entries)
         if not keys:
             return
         await self._order.clear_finished_heads(keys)
         headless = sorted(await self._order.keys_without_head(keys))
-        if len(headless) > MAX_RELEASED:
-            headless = headless[:MAX_RELEASED]
+        if len(headless) > self._max_released:
+            headless = headless[: self._max_released]
             self._last = headless[-1]
         for start in range(0, len(headless), MAX_CONCURRENT):
             chunk = headless[start : start + MAX_CONCURRENT]

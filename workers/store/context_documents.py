@@ -76,12 +76,14 @@ class ContextDocuments:
         own_database: str,
         find_timeout_s: float = FIND_TIMEOUT_S,
         write_timeout_s: float = WRITE_TIMEOUT_S,
+        max_read_ms: int = MAX_READ_MS,
     ) -> None:
         """`find_timeout_s`: the time limit for finding all documents of one transaction."""
         self._client = client
         self._own_database = own_database
         self._find_timeout_s = find_timeout_s
         self._write_timeout_s = write_timeout_s
+        self._max_read_ms = max_read_ms
 
     async def read(self, request: DocumentRead) -> Mapping[str, Any] | None:
         """Reads the newest matching document, projected on the server.
@@ -97,7 +99,7 @@ class ContextDocuments:
         projection = {"_id": "_id" in request.fields, **dict.fromkeys(request.fields, True)}
         try:
             found = self._client[request.database].get_collection(request.collection, codec_options=_LENIENT)
-            return await found.find_one(query, projection, sort=[("_id", DESCENDING)], max_time_ms=MAX_READ_MS)
+            return await found.find_one(query, projection, sort=[("_id", DESCENDING)], max_time_ms=self._max_read_ms)
         except ExecutionTimeout:
             raise TimeoutError from None
         except _UNSENDABLE as error:

@@ -50,10 +50,18 @@ class QueueCounts:
 class QueueReader:
     """Reads the queue in one snapshot; `now` is the store's time."""
 
-    def __init__(self, database: AsyncDatabase[Document], session: AsyncClientSession, now: datetime) -> None:
+    def __init__(
+        self,
+        database: AsyncDatabase[Document],
+        session: AsyncClientSession,
+        now: datetime,
+        *,
+        max_oldest: int = MAX_OLDEST_RUNS,
+    ) -> None:
         self._runs = database["runs"]
         self._session = session
         self._now = now
+        self._max_oldest = max_oldest
 
     async def read(self) -> QueueCounts:
         ready, oldest_ready = await self._count_ready()
@@ -82,7 +90,7 @@ class QueueReader:
 
         If its wait began before the last of them was accepted, no later run is older; otherwise scan all.
         """
-        [ready] = await self._aggregate(ready_pipeline()) or [{"count": 0, "first": []}]
+        [ready] = await self._aggregate(ready_pipeline(self._max_oldest)) or [{"count": 0, "first": []}]
         if not ready["count"]:
             return 0, None
         first = await self._aggregate(ready_since_pipeline({"_id": {"$in": ready["first"]}}))
@@ -106,8 +114,8 @@ class QueueReader:
         return await (await self._runs.aggregate(pipeline, session=self._session)).to_list(None)
 
 
-def ready_pipeline() -> list[Document]:
-    first = {"$minN": {"n": MAX_OLDEST_RUNS, "input": "$_id"}}  # covered by the index `by_lane`
+def ready_pipeline(max_oldest: int = MAX_OLDEST_RUNS) -> list[Document]:
+    first = {"$minN": {"n": max_oldest, "input": "$_id"}}  # covered by the index `by_lane`
     return [{"$match": _READY}, {"$group": {"_id": None, "count": {"$sum": 1}, "first": first}}]
 
 

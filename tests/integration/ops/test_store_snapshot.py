@@ -5,14 +5,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pymongo.asynchronous.client_session import AsyncClientSession
 
+from accounting.infra.snapshot_read import snapshot_read
 from ops.exporter.ledger_counts import read_ledger_counts
 from ops.exporter.store_snapshot import Snapshot, SnapshotReader
-from workers.store import queue_counts
 from workers.store.ended_counts import RunLabels
 from workers.store.queue_counts import (
     AppWorkflow,
     QueueCounts,
+    QueueReader,
     due_pipeline,
     held_pipeline,
     ready_pipeline,
@@ -120,17 +122,18 @@ async def test_a_run_waits_for_workers_from_when_it_might_start(store: RunStore,
     assert (await snapshot_of(store)).queue.oldest_queued_age_s == pytest.approx(age_s(long_ago), abs=60)
 
 
-async def test_of_a_long_queue_the_run_that_waits_longest_is_found(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_of_a_long_queue_the_run_that_waits_longest_is_found(store: RunStore) -> None:
     """The oldest is among the first accepted runs, unless all of those became ready just now."""
-    monkeypatch.setattr(queue_counts, "MAX_OLDEST_RUNS", 3)
+
+    async def read(session: AsyncClientSession) -> QueueCounts:
+        return await QueueReader(store.database, session, datetime.now(UTC), max_oldest=3).read()
+
     for number in range(6):
         await insert_run(store, number, ready=True, created_at=NOW - timedelta(minutes=60 - number))
 
-    first = (await snapshot_of(store)).queue
+    first = await snapshot_read(store.database, read)
     await store.runs.update_many({"created_at": {"$lt": NOW - timedelta(minutes=57)}}, {"$set": {"ready_at": NOW}})
-    second = (await snapshot_of(store)).queue
+    second = await snapshot_read(store.database, read)
 
     assert (first.queued[""], second.queued[""]) == (6, 6)
     assert first.oldest_queued_age_s == pytest.approx(age_s(NOW - timedelta(minutes=60)), abs=60)

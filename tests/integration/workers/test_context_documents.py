@@ -159,10 +159,8 @@ async def test_an_impossible_collection_name_is_refused(
         await documents.write_with(assert_in_transaction, [writing(store, {"n": 1}, **place)])
 
 
-async def test_a_read_that_takes_the_server_too_long_is_stopped_there(
-    store: RunStore, documents: ContextDocuments, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workers.store.context_documents.MAX_READ_MS", 1)
+async def test_a_read_that_takes_the_server_too_long_is_stopped_there(store: RunStore) -> None:
+    documents = ContextDocuments(store.database.client, own_database=store.database.name, max_read_ms=1)
     await store.database["orders"].insert_many([{"n": index, "text": "x" * 200} for index in range(20_000)])
 
     with pytest.raises(TimeoutError):

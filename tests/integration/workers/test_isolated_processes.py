@@ -31,7 +31,9 @@ LEASE_S = 3
 HANGING_SERVER = """
 import subprocess
 from datetime import timedelta
+from workers.celery import settings_loader
 from workers.process import isolated_processes
+from workers.worker_timings import IsolationTimings, WorkerTimings
 
 start_server, started = isolated_processes.start_server, []
 
@@ -41,7 +43,8 @@ def start_hanging_server(settings):
         return start_server(settings)
     return subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-isolated_processes.START_TIMEOUT_S, isolated_processes.RETRY_DELAY = 10.0, timedelta(0)
+impatient = IsolationTimings(start_timeout_s=10.0, retry_delay=timedelta(0))
+settings_loader().timings = WorkerTimings(isolation=impatient)
 isolated_processes.start_server = start_hanging_server
 """
 

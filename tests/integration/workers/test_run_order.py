@@ -328,12 +328,9 @@ async def test_the_reconciler_releases_what_no_worker_released(store: RunStore, 
     assert (await heads(store), sorted(woken.run_ids)) == (seconds, seconds)
 
 
-async def test_very_many_unreleased_runs_are_released_in_bounded_parts(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("workers.reconciler.order_releases.MAX_RELEASED", 2)
+async def test_very_many_unreleased_runs_are_released_in_bounded_parts(store: RunStore) -> None:
     await store.runs.insert_many([_document(f"doc {number}", as_held, "1") for number in range(5)])
-    orders, let_go = OrderReleases(store, RecordedWakeups()), []
+    orders, let_go = OrderReleases(store, RecordedWakeups(), max_released=2), []
 
     for _ in range(4):
         counts: Counter[str] = Counter()
@@ -352,16 +349,13 @@ async def test_a_head_that_an_older_worker_ended_gives_up_its_turn(store: RunSto
     assert await heads(store) == [second]
 
 
-async def test_a_hundred_thousand_keys_are_looked_through_in_bounded_parts(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hundred_thousand_keys_are_looked_through_in_bounded_parts(store: RunStore) -> None:
     """With fewer keys here, and smaller parts."""
-    monkeypatch.setattr("workers.reconciler.order_releases.MAX_ENTRIES", 50)
     keys = [f"doc {number:04}" for number in range(200)]
     await store.runs.insert_many([_document(key, as_head, "1") for key in keys if key != "doc 0123"])
     await store.runs.insert_many([_document(key, as_held, "2") for key in keys])
     await store.runs.insert_many([_document("doc 0000", as_held, f"x {number}") for number in range(200)])
-    orders, woken = OrderReleases(store, RecordedWakeups()), []
+    orders, woken = OrderReleases(store, RecordedWakeups(), max_entries=50), []
     await store.database.command("profile", 2)
 
     for _ in range(6):

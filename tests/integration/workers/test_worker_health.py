@@ -122,14 +122,17 @@ async def test_a_worker_without_its_broker_lives_and_is_not_ready(stage: Stage) 
 # A signal stops the thread of the consumer for good.
 STOPPABLE = """
 import signal, threading
-import workers.process.consumer_watch, workers.process.worker_health
-workers.process.consumer_watch.TICK_S = 0.2
-workers.process.consumer_watch.TICK_PATIENCE_S = 1
-workers.process.worker_health.ASK_EVERY_S = 0.2
-workers.process.worker_health.DEAD_AFTER_S = 1
+from workers.celery import settings_loader
+from workers.worker_timings import ConsumerTimings, WorkerTimings
+impatient = ConsumerTimings(tick_s=0.2, tick_patience_s=1, probe_interval_s=0.2, dead_after_s=1)
+settings_loader().timings = WorkerTimings(consumer=impatient)
 signal.signal(signal.SIGUSR2, lambda *_: threading.Event().wait())
 """
-WATCHFUL = "import workers.process.worker as worker\nworker.STUCK_LEASES, worker.MIN_STUCK_S = 1, 3"
+WATCHFUL = """
+from workers.celery import settings_loader
+from workers.worker_timings import WorkerTimings
+settings_loader().timings = WorkerTimings(stuck_leases=1, min_stuck_s=3)
+"""
 # Once: the next worker finds the file.
 BLOCKING = """
 import time

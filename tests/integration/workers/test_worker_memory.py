@@ -8,9 +8,11 @@ from tests.integration.stage import Stage, relay, wait_until
 
 pytestmark = pytest.mark.integration
 
-IMPATIENT = (
-    "import workers.process.memory_watch as memory\nmemory.CHECK_INTERVAL_S, memory.MIN_UPTIME_S = 0.2, {min_uptime_s}"
-)
+IMPATIENT = """
+from workers.celery import settings_loader
+from workers.worker_timings import MemoryTimings, WorkerTimings
+settings_loader().timings = WorkerTimings(memory=MemoryTimings(check_interval_s=0.2, min_uptime_s={min_uptime_s}))
+"""
 HOARD = """
 hoard = []
 

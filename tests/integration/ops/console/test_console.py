@@ -298,7 +298,7 @@ async def test_a_trigger_is_reached_whatever_its_app_is_called(console: Console)
     await console.gateway.ground.triggers.remove(trigger.id)
 
 
-async def test_a_page_stays_small_whatever_there_is(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_stays_small_whatever_there_is(console: Console) -> None:
     run_id = await accept_run(console.stage, app_id="large")
     turn = {"run_id": run_id, "agent": "A", "text": "", "handoff": "A", "events": [], "context_changes": {}}
     expected = [
@@ -314,11 +314,10 @@ async def test_a_page_stays_small_whatever_there_is(console: Console, monkeypatc
 
     assert "more turns" not in (await visit.get(f"/console/runs/{run_id}")).text
     assert "inactive triggers" in (await visit.get("/console/")).text
-    monkeypatch.setattr("workers.control.run_detail.MAX_BYTES", 1_000)
-    story = (await visit.get(f"/console/runs/{run_id}")).text
-    assert (story.count('<li class="turn"'), "30 more turns" in story) == (20, True)
-    async with console.with_options(ConsoleOptions(max_triggers_scanned=1)) as small:
+    async with console.with_options(ConsoleOptions(max_turn_bytes=1_000, max_triggers_scanned=1)) as small:
         visit = await small.visit("large", "large")
+        story = (await visit.get(f"/console/runs/{run_id}")).text
+        assert (story.count('<li class="turn"'), "30 more turns" in story) == (20, True)
         assert "<strong>1</strong> <span>inactive of the first 1 triggers" in (await visit.get("/console")).text
 
 

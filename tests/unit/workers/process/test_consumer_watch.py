@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from workers.process.consumer_watch import ConsumerStatus, ConsumerWatch, find_problems, find_stuck_problems
+from workers.worker_timings import ConsumerTimings
+
+TIMINGS = ConsumerTimings()
 
 WELL = ConsumerStatus(is_connected=True, since_tick_s=1.0, since_answer_s=0.5, since_take_s=0.0)
 
 
 def test_one_that_ticks_and_is_answered_consumes() -> None:
-    assert find_problems(WELL) == []
+    assert find_problems(WELL, TIMINGS) == []
     assert (
-        find_problems(replace(WELL, since_tick_s=None, since_answer_s=None)) == []
+        find_problems(replace(WELL, since_tick_s=None, since_answer_s=None), TIMINGS) == []
     )  # a transport that gives neither sign
 
 
@@ -29,15 +32,15 @@ def test_one_that_ticks_and_is_answered_consumes() -> None:
     ],
 )
 def test_each_sign_alone_is_enough(changed: dict[str, Any], word: str) -> None:
-    problems = find_problems(replace(WELL, **changed))
+    problems = find_problems(replace(WELL, **changed), TIMINGS)
 
     assert len(problems) == 1
     assert word in problems[0]
 
 
 def test_a_thread_that_waits_for_a_broker_is_not_stuck() -> None:
-    assert find_stuck_problems(replace(WELL, is_connected=False, since_tick_s=1_000.0)) == ()
-    assert find_stuck_problems(replace(WELL, since_tick_s=1_000.0))
+    assert find_stuck_problems(replace(WELL, is_connected=False, since_tick_s=1_000.0), TIMINGS) == ()
+    assert find_stuck_problems(replace(WELL, since_tick_s=1_000.0), TIMINGS)
 
 
 class Consumer:
@@ -82,4 +85,4 @@ def test_a_consumer_without_room_fetches_nothing_and_needs_no_proof() -> None:
 
     watch.on_tick()
 
-    assert find_problems(watch.status()) == []
+    assert find_problems(watch.status(), TIMINGS) == []

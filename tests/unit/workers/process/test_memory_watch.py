@@ -3,6 +3,7 @@
 import pytest
 
 from workers.process.memory_watch import Advice, advise, resident_bytes
+from workers.worker_timings import MemoryTimings
 
 
 @pytest.mark.parametrize(
@@ -17,7 +18,7 @@ from workers.process.memory_watch import Advice, advise, resident_bytes
     ],
 )
 def test_advice(resident: int, uptime_s: float, relieved_s: float | None, advice: Advice) -> None:
-    assert advise(resident=resident, limit=100, uptime_s=uptime_s, relieved_s=relieved_s) is advice
+    assert advise(MemoryTimings(), resident=resident, limit=100, uptime_s=uptime_s, relieved_s=relieved_s) is advice
 
 
 def test_this_process_holds_something() -> None:
