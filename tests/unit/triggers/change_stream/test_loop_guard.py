@@ -29,7 +29,7 @@ def test_the_window_moves_on_with_the_changes_and_reports_again() -> None:
     guards = LoopGuards()
     check_all(guards, *((n, 0) for n in range(5)))
 
-    assert check_all(guards, (10, 61), (11, 61), (12, 61), (13, 61)) == [GO, GO, GO, LOOP]
+    assert check_all(guards, (9, 59), (10, 60), (11, 60), (12, 60), (13, 60)) == [SAID, GO, GO, GO, LOOP]
 
 
 def test_other_documents_are_counted_by_themselves() -> None:
