@@ -53,6 +53,8 @@ def found(mutation: Mutation) -> Path:
     named = ROOT / mutation.file
     if named.is_file() and named.read_text(encoding="utf-8").count(mutation.old) == 1:
         return named
+    if named.is_file() and mutation.old in named.read_text(encoding="utf-8"):
+        raise AnchorError(f"{mutation.file}: {mutation.old.strip()!r} stands there more than once")
     having = [path for folder in PRODUCT for path in (ROOT / folder).rglob("*.py") if _has(path, mutation.old)]
     if len(having) != 1:
         places = ", ".join(str(path.relative_to(ROOT)) for path in having) or "no file"

@@ -71,17 +71,8 @@ class WorkerLosses:
         """
         losses, alone = run["worker_losses"] + 1, (run.get("losses_alone") or 0) + seen_isolated
         target = target_of(run, losses, alone)
-        seen = {
-            **extra_query,
-            "_id": run["_id"],
-            "state": transition_filter(RunState.RUNNING, target),
-            "lease.token": run["lease"]["token"],
-            "worker_losses": run["worker_losses"],  # a turn that was committed meanwhile resets them
-            # For a cancellation requested only now, the next pass ends the run with its usage.
-            "cancel_requested": {"$ne": None} if target is RunState.CANCELLED else None,
-        }
         change = await self._change(run, target, losses, alone, cause=cause, seen_isolated=seen_isolated)
-        written = await self._runs.update_one(seen, change)
+        written = await self._runs.update_one({**extra_query, **unchanged_query(run, target)}, change)
         if written.matched_count == 0:
             return None
         lease = {"owner": run["lease"]["owner"], "worker_losses": losses, "losses_alone": alone}
@@ -110,6 +101,18 @@ class WorkerLosses:
         return [
             {"$set": {**taken, **usage, **NOT_READY, **CLEAR_ORDER_HEAD, "outcome": outcome, "finished_at": "$$NOW"}}
         ]
+
+
+def unchanged_query(run: Document, target: RunState) -> Document:
+    """Returns a filter that matches while the run is as it was read: same owner, and no turn committed meanwhile."""
+    return {
+        "_id": run["_id"],
+        "state": transition_filter(RunState.RUNNING, target),
+        "lease.token": run["lease"]["token"],
+        "worker_losses": run["worker_losses"],  # a committed turn resets them
+        # For a cancellation requested only now, the next pass ends the run with its usage.
+        "cancel_requested": {"$ne": None} if target is RunState.CANCELLED else None,
+    }
 
 
 def describe_losses(losses: int, alone: int) -> str:

@@ -122,6 +122,12 @@ def test_nominal_times_do_not_depend_on_caller_or_time(clock: dict[str, Any], of
     assert [next(times) for _ in known] == known
 
 
+def test_a_time_at_the_end_of_a_schedule_is_its_last() -> None:
+    spec = spec_of(every="1h", end=START + timedelta(hours=2))
+
+    assert list(nominal_times(spec, after=START)) == [START + timedelta(hours=1), START + timedelta(hours=2)]
+
+
 def test_nothing_fires_before_its_time() -> None:
     due = START + timedelta(hours=1)
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from workers.store.run import RunState
-from workers.store.worker_losses import MAX_ISOLATED_LOSSES, MAX_LOSSES, target_of
+from workers.store.worker_losses import MAX_ISOLATED_LOSSES, MAX_LOSSES, target_of, unchanged_query
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,11 @@ from workers.store.worker_losses import MAX_ISOLATED_LOSSES, MAX_LOSSES, target_
 )
 def test_losses_alone_and_very_many_park_a_run(losses: int, alone: int, asked: Any, state: RunState) -> None:
     assert target_of({"cancel_requested": asked}, losses, alone) is state
+
+
+def test_a_loss_is_charged_only_to_the_owner_and_the_progress_that_were_seen() -> None:
+    run = {"_id": "run_1", "lease": {"token": 7}, "worker_losses": 2}
+
+    query = unchanged_query(run, RunState.QUEUED)
+
+    assert (query["lease.token"], query["worker_losses"], query["cancel_requested"]) == (7, 2, None)

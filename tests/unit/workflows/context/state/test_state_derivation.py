@@ -57,6 +57,14 @@ def test_a_value_of_its_own_is_set_and_belongs_to_the_run() -> None:
     assert other["done"] == ["first"]
 
 
+def test_a_variable_that_already_has_the_value_is_not_set() -> None:
+    items = ["first"]
+    context = ContextVariables({"done": items})
+
+    assert derive_states([variable(Transition(X, to=["first"]))], context, turn_saying("x")) == {}
+    assert context["done"] is items
+
+
 def test_a_variable_goes_back_to_null() -> None:
     context = ContextVariables({"done": True})
 
