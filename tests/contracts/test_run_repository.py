@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pytest
 
 from accounting.ledger.memory_ledger import MemoryLedger
-from accounting.usage import BegunCall, RunOwner
+from accounting.usage import BegunCall, ModelCall, RunOwner, Tokens
 from workers.steps.run_services import UsageLedger
 from workers.store.claimed_runs_in_memory import MemoryRunRepository
 from workers.store.run import (
@@ -575,6 +575,23 @@ class RunRepositoryContract:
         assert (totals.calls, totals.missing, totals.output_tokens) == (1, 1, 0)
         assert (await under_test.ledger.read_earlier_calls(claim.run_id)).count == 1
         assert (await repository.usage_totals("run_other")).calls == 0
+
+    async def test_a_call_counts_once_however_often_it_is_begun_and_recorded(
+        self, under_test: RepositoryUnderTest, repository: RunRepository, claim: Claim
+    ) -> None:
+        """A worker repeats a write whose answer it did not get; the first record of a call stays."""
+        ledger, owner = under_test.ledger, RunOwner(claim.run_id, "acme", None, "chat", "Digest", "webhook")
+        now = datetime.now(UTC)
+        begun = BegunCall(1, "Writer", "openai", "gpt", now)
+        for output in (20, 99):
+            await ledger.begin(owner, lease_token=claim.token, call=begun)
+            tokens = Tokens(input=10, output=output)
+            call = ModelCall(1, "Writer", "openai", "gpt", tokens, "reported", True, now, 0.1)
+            await ledger.record(owner, lease_token=claim.token, call=call)
+
+        totals = await repository.usage_totals(claim.run_id)
+
+        assert (totals.calls, totals.missing, totals.input_tokens, totals.output_tokens) == (1, 0, 10, 20)
 
     async def test_a_run_is_found_by_its_app_alone(self, repository: RunRepository, claim: Claim) -> None:
         assert await repository.find(claim.run_id, app_id="globex") is None
