@@ -126,6 +126,33 @@ async def test_an_hour_with_rows_that_are_in_no_total_yet_is_kept(aged: RunStore
     assert await prune(aged) == 0
 
 
+async def test_rows_that_come_late_do_not_bring_back_hours_whose_rows_are_gone(aged: RunStore) -> None:
+    """A worker that slept for days records its call in an hour before the last one that was pruned."""
+    await prune(aged)
+    await insert_rows(aged, random_rows(5, seed=25, since=OLD, over=timedelta(minutes=50)))
+    await RollUp(aged.database).run_pass()
+    before = await totals(aged)
+
+    assert await prune(aged) == 5
+
+    assert await rebuild(aged.database) == 0
+    assert await totals(aged) == before
+
+
+async def test_a_row_that_is_corrected_while_its_hour_goes_is_added_first(aged: RunStore) -> None:
+    row = await aged.database[COLLECTION].find_one({}, sort=[("at", 1)])
+    assert row is not None
+
+    class Corrected(LedgerRetention):
+        async def _record_kept_since(self, kept_since: datetime) -> bool:
+            await aged.database[COLLECTION].update_one({"_id": row["_id"]}, {"$set": {"rollup": 1}})
+            return await super()._record_kept_since(kept_since)
+
+    await Corrected(aged.database, KEEP).run_pass(Counter())
+
+    assert await aged.database[COLLECTION].find_one({"_id": row["_id"]}) is not None
+
+
 async def test_nothing_goes_before_there_are_totals(store: RunStore) -> None:
     old: list[dict[str, Any]] = random_rows(20, seed=23, since=OLD, over=timedelta(hours=1))
     await insert_rows(store, ({name: value for name, value in row.items() if name != "rollup"} for row in old))
