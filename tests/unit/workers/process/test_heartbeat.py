@@ -5,7 +5,7 @@ import asyncio
 from workers.process.heartbeat import Heartbeat
 from workers.store.run import Claim
 
-LEASE_S = 2
+LEASE_S = 3
 RUN = {"_id": "run_1", "app_id": "acme", "workflow": "Digest", "attempt": 1, "trigger": {"name": "daily"}}
 
 
@@ -21,7 +21,7 @@ async def test_a_run_is_stopped_when_half_a_lease_has_gone_without_a_renewal() -
             await asyncio.sleep(60)
 
     work = asyncio.create_task(keep())
-    stopped, _ = await asyncio.wait([work], timeout=LEASE_S * 1.75)
+    stopped, _ = await asyncio.wait([work], timeout=LEASE_S * 1.8)
     await asyncio.to_thread(heartbeat.stop)
     work.cancel()
 
