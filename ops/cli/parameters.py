@@ -1,12 +1,12 @@
 """Types of arguments and options that several commands share."""
 
-import json
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import click
 
+from accounting.infra.strict_json import parse_strict_json
 from ops.presenters.times import parse_moment
 from workers.setting_values import Address, parse_address
 
@@ -51,7 +51,7 @@ def parse_json_object(text: str) -> dict[str, Any]:
     """Parse the argument itself, or the file that `@file` names."""
     try:
         raw = Path(text[1:]).read_text(encoding="utf-8-sig") if text.startswith("@") else text
-        value = json.loads(raw)
+        value = parse_strict_json(raw)
     except OSError as error:
         raise JsonArgumentError(f"{text[1:]} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:

@@ -261,6 +261,7 @@ def test_what_is_not_json_is_still_printed_as_json(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--input", "{"], "--input: is not JSON"),
+        (["--input", '{"n": NaN}'], "--input: is not JSON: NaN"),
         (["--input", "[" * 100_000], "--input: is not JSON"),
         (["--input", "[]"], "--input: must be a JSON object"),
         (["--input", "@/nowhere"], "--input: /nowhere cannot be read"),
