@@ -142,15 +142,16 @@ async def test_rows_that_come_late_do_not_bring_back_hours_whose_rows_are_gone(a
 async def test_a_row_that_is_corrected_while_its_hour_goes_is_added_first(aged: RunStore) -> None:
     row = await aged.database[COLLECTION].find_one({}, sort=[("at", 1)])
     assert row is not None
+    row_id = row["_id"]
 
     class Corrected(LedgerRetention):
         async def _record_kept_since(self, kept_since: datetime) -> bool:
-            await aged.database[COLLECTION].update_one({"_id": row["_id"]}, {"$set": {"rollup": 1}})
+            await aged.database[COLLECTION].update_one({"_id": row_id}, {"$set": {"rollup": 1}})
             return await super()._record_kept_since(kept_since)
 
     await Corrected(aged.database, KEEP).run_pass(Counter())
 
-    assert await aged.database[COLLECTION].find_one({"_id": row["_id"]}) is not None
+    assert await aged.database[COLLECTION].find_one({"_id": row_id}) is not None
 
 
 async def test_nothing_goes_before_there_are_totals(store: RunStore) -> None:
