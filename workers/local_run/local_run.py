@@ -67,22 +67,22 @@ class LocalRun:
         self._started = time.perf_counter()
 
     def _make_services(self) -> RunServices:
-        around = self._plan.environment
+        environment = self._plan.environment
         return RunServices(
             repository=self._repository,
             get_package=self._get_package,
-            context_sources=around.sources,
+            context_sources=environment.sources,
             ledger=self._ledger,
             events=TurnEvents(self),
             lease=self._lease,
             shutdown=NeverStops(),
-            redactor=around.redactor,
-            prices=around.prices,
+            redactor=environment.redactor,
+            prices=environment.prices,
             load_context=self._load_context,
             refresh_context=False,
             random=random.random,
-            max_attempts=around.settings.max_attempts,
-            verbose_debug=around.settings.verbose_debug,
+            max_attempts=environment.settings.max_attempts,
+            verbose_debug=environment.settings.verbose_debug,
         )
 
     async def open(self) -> None:
@@ -231,13 +231,13 @@ class TurnEvents(NoObserver):
 
 async def build_local_package(plan: Plan) -> BuiltPackage:
     """Imports the Python code of the package, which may do anything and take for ever."""
-    around = plan.environment
-    error = missing_environment_error(plan.package, around.settings.environ)
+    environment = plan.environment
+    error = missing_environment_error(plan.package, environment.settings.environ)
     if error is not None:
         raise PackageDefect(error)
-    build = (build_package, plan.package, around.models, around.threads, around.databases)
+    build = (build_package, plan.package, environment.models, environment.threads, environment.databases)
     try:
-        built: BuiltPackage = await invoke(*build, keywords={}, threads=around.threads, timeout_s=BUILD_TIMEOUT_S)
+        built: BuiltPackage = await invoke(*build, keywords={}, threads=environment.threads, timeout_s=BUILD_TIMEOUT_S)
     except PackageCodeError as raised:
         if not isinstance(raised.error, TimedOutError):
             raise raised.error from None
