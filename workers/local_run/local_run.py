@@ -109,7 +109,8 @@ class LocalRun:
     async def _work(self) -> None:
         while (claim := await self._repository.claim(self._run_id)) is not None:
             self._attempts += 1
-            self._watch.speaking(claim.document["next_agent"] or self._plan.package.orchestrator.initial_agent)
+            if claim.document["turn"]:
+                self._notify_speaker(claim.document["next_agent"])
             run = self._last = await execute(claim, self._services)
             if run.chat is not None:
                 self._errors += [run.services.redactor.redact_data(fault.as_document()) for fault in run.chat.incidents]
@@ -152,7 +153,8 @@ class LocalRun:
             if work.done():
                 break
         work.cancel()
-        await self._store.request_cancel(self._run_id, by=CALLER)
+        if self._document["state"] == RunState.QUEUED:  # between two attempts; a run that has ended keeps its state
+            await self._store.request_cancel(self._run_id, by=CALLER)
 
     async def _get_package(self, workflow: str, *, version: str | None) -> BuiltPackage:
         del workflow, version
@@ -165,7 +167,12 @@ class LocalRun:
     ) -> RunContext:
         """Loads the context with presets and without a database."""
         del package
-        return await load_context(self._plan.as_loaded, facts, payload, sources)
+        context = await load_context(self._plan.as_loaded, facts, payload, sources)
+        self._notify_speaker(None)  # the first turn is next
+        return context
+
+    def _notify_speaker(self, agent: str | None) -> None:
+        self._watch.speaking(agent or self._plan.package.orchestrator.initial_agent)
 
     def _collect_writes(self, writes: Sequence[DocumentWrite], states: Sequence[PersistentState]) -> None:
         self._writes += writes
