@@ -32,7 +32,8 @@ from workers.admission.claim_lanes import Lanes
 from workers.admission.limits.all_limits import AllLimits
 from workers.admission.limits.budget_limit import BudgetAdmission
 from workers.admission.run_admission import Admission
-from workers.broker.wakeups import Wakeups, celery_publisher
+from workers.broker.publisher import Publisher
+from workers.broker.wakeups import Wakeups
 from workers.celery import app
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.logs import redact_logs, redact_streams
@@ -169,7 +170,7 @@ class WorkerProcess:
         self.repository = MongoRunRepository(
             self.store, owner=owner_name(), lease_s=self.settings.lease_s, versions=self._versions, states=states
         )
-        self.wakeups = wakeups = Wakeups(celery_publisher(app))
+        self.wakeups = wakeups = Wakeups(Publisher(app))
         wakeups.start()
         self._exit_stack.callback(lambda: self.submit(wakeups.stop()).result(timeout=6))
         self.isolated = IsolatedProcesses(
