@@ -30,7 +30,8 @@ from ulid import ULID
 
 from ops.embedded.embedded_servers import embedded_servers
 from ops.processes.supervisor import role_command
-from workers.broker.wakeups import Wakeups, celery_publisher
+from workers.broker.publisher import Publisher
+from workers.broker.wakeups import Wakeups
 from workers.celery import configure
 from workers.embedded_services import Services
 from workers.setting_values import Address
@@ -91,7 +92,7 @@ async def unattended(services: Services, folder: Path, scenario: Scenario) -> Re
     database = connect(settings.mongodb_url or "", database=settings.database)
     store = RunStore(database)
     await store.ensure_indexes()
-    wakeups = Wakeups(celery_publisher(configure(settings)))
+    wakeups = Wakeups(Publisher(configure(settings)))
     wakeups.start()
     worker = await asyncio.create_subprocess_exec(*role_command("worker"), env=as_environment(settings))
 

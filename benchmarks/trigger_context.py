@@ -10,7 +10,8 @@ import yaml
 from ulid import ULID
 
 from triggers.role_context import RoleContext, build_role_context
-from workers.broker.wakeups import Wakeups, celery_publisher
+from workers.broker.publisher import Publisher
+from workers.broker.wakeups import Wakeups
 from workers.celery import configure
 from workers.embedded_services import Services
 from workers.settings import Settings
@@ -49,7 +50,7 @@ def settings_of(services: Services, packages: Path, **changes: Any) -> Settings:
 async def ground_for(services: Services, packages: Path) -> AsyncIterator[RoleContext]:
     settings = settings_of(services, packages)
     database = connect(settings.mongodb_url or "", database=settings.database)
-    wakeups = Wakeups(celery_publisher(configure(settings)))
+    wakeups = Wakeups(Publisher(configure(settings)))
     ground = build_role_context(database, settings, catalog=Catalog((packages,)), wakeups=wakeups)
     await ground.store.ensure_indexes()
     await ground.triggers.ensure_indexes()

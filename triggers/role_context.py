@@ -10,7 +10,8 @@ from pymongo.asynchronous.database import AsyncDatabase
 from triggers.acceptance import Acceptance
 from triggers.register.trigger_stats import TriggerStats
 from triggers.register.trigger_store import TriggerStore
-from workers.broker.wakeups import Wakeups, celery_publisher
+from workers.broker.publisher import Publisher
+from workers.broker.wakeups import Wakeups
 from workers.celery import configure
 from workers.settings import Settings
 from workers.store.run_store import RunStore, connect
@@ -51,7 +52,7 @@ def build_role_context(
 async def open_role_context(settings: Settings, *, role: str = "cli") -> AsyncIterator[RoleContext]:
     """Opens the services. `settings` has both server addresses."""
     database = connect(settings.mongodb_url or "", database=settings.database)
-    wakeups = Wakeups(celery_publisher(configure(settings)))
+    wakeups = Wakeups(Publisher(configure(settings)))
     tracing = open_tracing(settings, role=role)
     try:
         catalog = Catalog(package_directories(settings.packages))

@@ -14,12 +14,9 @@ from typing_extensions import override
 
 from workers.broker.broker_url import parse_broker_url
 from workers.broker.options import broker_config
-from workers.broker.publisher import TASK
 from workers.embedded_services import with_services
 from workers.settings import Settings, SettingsError, load_settings
 from workers.worker_timings import WorkerTimings
-
-__all__ = ["TASK", "app", "celery_config", "configure"]
 
 
 def celery_config(settings: Settings) -> dict[str, Any]:

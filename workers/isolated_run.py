@@ -92,9 +92,9 @@ def serve_run(settings: Settings, request: Mapping[str, Any], report_started: Ca
     code = HANDED_BACK
     try:
         configure(settings)
-        alone = IsolatedRun(settings, report_started)
-        alone.install_signal_handlers()
-        alone.serve(request["run_id"], request["token"])
+        isolated = IsolatedRun(settings, report_started)
+        isolated.install_signal_handlers()
+        isolated.serve(request["run_id"], request["token"])
     except (ModelsFileError, OperatorFileError, SettingsError, PyMongoError, OSError) as error:
         log.error("worker_cannot_start", extra={"run_id": request["run_id"], "error": str(error)[:300]})
         code = CUT_OFF
@@ -112,6 +112,12 @@ def main() -> None:
 
 
 class IsolationServer:
+    """Forks a process for each line on stdin, and reports their starts and ends on stdout.
+
+    It has imported everything once, has a single thread and no connection, and runs no code of a package: a fork
+    inherits modules only. It ends when its worker closes stdin; the forked processes finish their runs in any case.
+    """
+
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._owners: dict[int, str] = {}  # by process id, of live processes
@@ -160,11 +166,11 @@ class IsolationServer:
         os.dup2(nothing, 0)
         os.close(nothing)
 
-        def report_begun() -> None:
+        def report_started() -> None:
             write_report(owner=request["owner"], begun=True)
             os.dup2(2, 1)  # output of a package must not be read as a report
 
-        serve_run(self._settings, request, report_begun)
+        serve_run(self._settings, request, report_started)
 
     def _report_ended(self) -> None:
         for pid in tuple(self._owners):

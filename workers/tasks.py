@@ -16,8 +16,8 @@ from celery.platforms import EX_OK
 from celery.worker import state
 from pymongo.errors import PyMongoError
 
-from workers.broker.wakeups import VERSION
-from workers.celery import TASK, app, settings_loader
+from workers.broker.publisher import TASK, VERSION
+from workers.celery import app, settings_loader
 from workers.crash_points import crash_point
 from workers.logs import configure_logging
 from workers.process.consumer_watch import ConsumerWatch, create_consumer_step

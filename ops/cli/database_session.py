@@ -39,10 +39,11 @@ def with_database(work: Work[T], *, redis: bool = False) -> T:
 
 @asynccontextmanager
 async def open_wakeups(settings: Settings) -> AsyncIterator[WakeupSender]:
-    from workers.broker.wakeups import Wakeups, celery_publisher
+    from workers.broker.publisher import Publisher
+    from workers.broker.wakeups import Wakeups
     from workers.celery import configure
 
-    wakeups = Wakeups(celery_publisher(configure(settings)))
+    wakeups = Wakeups(Publisher(configure(settings)))
     wakeups.start()
     try:
         yield wakeups

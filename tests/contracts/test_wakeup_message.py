@@ -12,8 +12,8 @@ import pytest
 from celery import Celery
 from kombu.transport import redis as redis_transport
 
-from workers.broker.wakeups import VERSION, celery_publisher
-from workers.celery import TASK, celery_config
+from workers.broker.publisher import TASK, VERSION, Publisher
+from workers.celery import celery_config
 from workers.settings import load_settings
 
 QUEUE = "wake-ups-of-this-test"
@@ -74,7 +74,7 @@ def test_a_wakeup_is_byte_for_byte_what_celery_itself_would_push(app: Celery, re
     args: Any = [{"v": 1, "run_id": "run_1"}]
     app.tasks[TASK].apply_async(args=args)
     app.send_task(TASK, args=args, ignore_result=True)
-    celery_publisher(app)(["run_1"])
+    Publisher(app)(["run_1"])
 
     [celerys, celerys_by_name, ours] = redis.lists.pop(QUEUE)
 
@@ -85,7 +85,7 @@ def test_a_wakeup_is_byte_for_byte_what_celery_itself_would_push(app: Celery, re
 def test_many_are_pushed_at_once_and_in_their_order(app: Celery, redis: RecordedPushes) -> None:
     run_ids = [f"run_{number}" for number in range(1_200)]
 
-    celery_publisher(app)(run_ids)
+    Publisher(app)(run_ids)
 
     assert [body(each)[0][0]["run_id"] for each in redis.lists[QUEUE]] == run_ids
     messages = [json.loads(each) for each in redis.lists[QUEUE]]
@@ -94,7 +94,7 @@ def test_many_are_pushed_at_once_and_in_their_order(app: Celery, redis: Recorded
 
 
 def test_a_wakeup_carries_a_version_and_an_id_and_nothing_else(app: Celery, redis: RecordedPushes) -> None:
-    celery_publisher(app)(["run_1"])
+    Publisher(app)(["run_1"])
 
     args, kwargs, embedded = body(redis.lists[QUEUE][0])
     assert args == [{"v": VERSION, "run_id": "run_1"}]
@@ -104,7 +104,7 @@ def test_a_wakeup_carries_a_version_and_an_id_and_nothing_else(app: Celery, redi
 
 
 def test_a_wakeup_is_json_for_the_one_task(app: Celery, redis: RecordedPushes) -> None:
-    celery_publisher(app)(["run_1"])
+    Publisher(app)(["run_1"])
 
     message = json.loads(redis.lists[QUEUE][0])
 
@@ -119,4 +119,4 @@ def test_a_wakeup_is_json_for_the_one_task(app: Celery, redis: RecordedPushes) -
 def test_an_id_that_would_need_escaping_is_refused(app: Celery) -> None:
     for run_id in ('run_"', "run_'", "run_\\", "run_é"):
         with pytest.raises(ValueError, match="escape"):
-            celery_publisher(app)([run_id])
+            Publisher(app)([run_id])

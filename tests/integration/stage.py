@@ -18,8 +18,9 @@ from ulid import ULID
 from ops.processes.supervisor import role_command
 from tests.integration.role_forks import FORKS
 from tests.quick_yaml import dumped
+from workers.broker.publisher import Publisher
 from workers.broker.queue_depth import QueueDepth
-from workers.broker.wakeups import Wakeups, celery_publisher
+from workers.broker.wakeups import Wakeups
 from workers.celery import celery_config
 from workers.reconciler.reconcile_metrics import ReconcileMetrics
 from workers.reconciler.reconciler import Reconciler
@@ -80,7 +81,7 @@ class Stage:
         self.answers({}, default={"text": "ok", "usage": {"input": 10, "output": 2}})
         self.workers: list[Process] = []
         self.app = _app(self.settings)
-        self.wakeups = Wakeups(celery_publisher(self.app))
+        self.wakeups = Wakeups(Publisher(self.app))
         self.wakeups.start()
 
     def package(self, name: str, files: Mapping[str, Any]) -> None:

@@ -58,7 +58,7 @@ class _NoIsolationSlots:
         return False
 
     def release(self) -> None:
-        raise RuntimeError("no place was reserved")
+        raise RuntimeError("no slot was reserved")
 
 
 class LaneSnapshot:
@@ -147,19 +147,19 @@ class Lanes:
         return admitted
 
     async def _claim_from_next_lane(self, wakeup: str) -> Claim | None:
-        look = self._snapshot  # another ticket may replace the snapshot meanwhile
-        lane = look.lane_after(self._last)
+        snapshot = self._snapshot  # another ticket may replace the snapshot meanwhile
+        lane = snapshot.lane_after(self._last)
         if lane is None:
             return None
         self._last = lane
         if lane.startswith(ISOLATED_LANE_PREFIX):
             claim = await self._claim_suspect(lane)
-        elif len(look) > 1:
+        elif len(snapshot) > 1:
             claim = await self._repository.claim_first(lane)
         else:
-            claim = await self._repository.claim_first(lane, preferred=wakeup, urgency=look.urgency_of(lane))
+            claim = await self._repository.claim_first(lane, preferred=wakeup, urgency=snapshot.urgency_of(lane))
         if claim is None:
-            look.remove(lane)
+            snapshot.remove(lane)
         return claim
 
     async def _claim_suspect(self, lane: str) -> Claim | None:

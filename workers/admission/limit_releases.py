@@ -55,8 +55,8 @@ class LimitReleases:
         waiting = {str(limit): limit for limit in await self._held.list_limits() if limit.kind in RELEASED_HERE}
         self._last_app = {limit: app for limit, app in self._last_app.items() if str(limit) in waiting}
         counts: Counter[str] = Counter()
-        looked_at = rotate_after(waiting, self._last_limit)[: self._max_limits]
-        for names in _chunks(looked_at, MAX_CONCURRENT):
+        in_turn = rotate_after(waiting, self._last_limit)[: self._max_limits]
+        for names in _chunks(in_turn, MAX_CONCURRENT):
             limits = [waiting[name] for name in names]
             rooms = await gather_all(self._limits.has_room(limit) for limit in limits)
             for limit, room in zip(limits, rooms, strict=True):
@@ -84,7 +84,7 @@ class BudgetReleases:
     async def run_pass(self, counts: Counter[str]) -> None:
         limits = await self._held.limits_of(LimitKind.BUDGET)
         self._last_app = {limit: app for limit, app in self._last_app.items() if limit in limits}
-        await self._budgets.look(limits)
+        await self._budgets.refresh(limits)
         left = MAX_RELEASED
         for limit in limits:
             room = min(await self._budgets.has_room(limit), left)
@@ -103,16 +103,19 @@ async def release_and_wake(
     last_app: dict[LimitName, str],
     wakeups: WakeupSender,
 ) -> int:
-    """Releases at most `count` runs and sends their wake-ups. `last_app` keeps the turn of the apps between passes."""
+    """Releases at most `count` runs and sends their wake-ups; returns how many this process has released.
+
+    `last_app` keeps the turn of the apps between passes.
+    """
     if count <= 0:
         return 0
     released = await limits.release(limit, count=count, after=last_app.get(limit, ""))
     last_app[limit] = released.last_app
     for run_id in released.run_ids:
         wakeups.send(run_id)
-    if released.run_ids:
-        log.info("runs_released", extra={"by": str(limit), "count": len(released.run_ids)})
-    return len(released.run_ids)
+    if released.count:
+        log.info("runs_released", extra={"by": str(limit), "count": released.count})
+    return released.count
 
 
 def _chunks(names: list[str], size: int) -> list[list[str]]:

@@ -56,16 +56,17 @@ class ReleasePolicy:
         return await self._release(limit, self._pick_most_urgent, count, after)
 
     async def release_round_robin(self, limit: LimitName, *, count: int, after: str) -> Released:
-        return await self._release(limit, self._round_robin, count, after)
+        return await self._release(limit, self._pick_round_robin, count, after)
 
     async def _release(self, limit: LimitName, choose: _Choose, count: int, after: str) -> Released:
         for _ in range(MAX_TRIES):
-            look = _LimitScan(limit)
-            chosen, last = await choose(look, count, after)
-            for head, full in look.skipped:
+            scan = _LimitScan(limit)
+            chosen, last = await choose(scan, count, after)
+            for head, full in scan.skipped:
                 await self._held.move(head, limit, to=full)
-            if not chosen or await self._held.release(limit, chosen):
-                return Released(chosen, last)
+            released = await self._held.release(limit, chosen) if chosen else 0
+            if released or not chosen:
+                return Released(chosen, last, released)
             count = min(count, await self._has_room(limit))  # another process has released these runs
         return Released((), after)
 
@@ -117,17 +118,17 @@ class ReleasePolicy:
                 left |= {name: left.get(name, UNLIMITED) - 1 for name in others}
         return chosen
 
-    async def _round_robin(self, look: _LimitScan, count: int, after: str) -> tuple[list[str], str]:
+    async def _pick_round_robin(self, scan: _LimitScan, count: int, after: str) -> tuple[list[str], str]:
         rooms: dict[Head, int] = {}
-        looked_at = 0
-        async for head in self._heads_in_turn(look.limit, count, after):
-            room = await self._room_in_other_limits(look, head)
+        scanned = 0
+        async for head in self._heads_in_turn(scan.limit, count, after):
+            room = await self._room_in_other_limits(scan, head)
             rooms |= {head: room} if room else {}
-            looked_at, after = looked_at + 1, head.app_id
-            if len(rooms) == count or looked_at == self._max_apps:
+            scanned, after = scanned + 1, head.app_id
+            if len(rooms) == count or scanned == self._max_apps:
                 break
         shares, last = deal(rooms, count)
-        found = await gather_all(self._waiting_runs(look.limit, head, share) for head, share in shares.items())
+        found = await gather_all(self._waiting_runs(scan.limit, head, share) for head, share in shares.items())
         return [run.run_id for runs in found for run in runs], last.app_id if last else after
 
     async def _heads_in_turn(self, limit: LimitName, count: int, after: str) -> AsyncIterator[Head]:

@@ -37,7 +37,7 @@ class AdmittingLimits(Protocol):
     def release_after(self, claim: Claim) -> AsyncIterator[str]: ...
 
 
-def _not_noted(run: Mapping[str, Any], state: RunState) -> None:
+def _ignore_end(run: Mapping[str, Any], state: RunState) -> None:
     del run, state
 
 
@@ -51,7 +51,7 @@ class Admission:
         has_caps: bool,
         on_held: Callable[[HoldKind], None],
         on_fenced: Callable[[], None],
-        on_refused: Callable[[Mapping[str, Any], RunState], None] = _not_noted,
+        on_refused: Callable[[Mapping[str, Any], RunState], None] = _ignore_end,
     ) -> None:
         """With `has_caps` claims are admitted one after the other."""
         self._limits = limits

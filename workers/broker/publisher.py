@@ -83,7 +83,3 @@ class Publisher:
                     client.lpush(wire_format.queue, *map(wire_format.message, batch))
 
         return send
-
-
-def celery_publisher(app: Celery) -> Publisher:
-    return Publisher(app)

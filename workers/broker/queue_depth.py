@@ -1,4 +1,8 @@
-"""Queue depth: how many messages wait in a queue of the broker."""
+"""Queue depth: how many messages wait in a queue of the broker.
+
+The reconciler reads it in a thread and waits for it only a moment: a hanging Redis must not delay the reclaim of runs
+whose workers died.
+"""
 
 import asyncio
 import logging
@@ -39,10 +43,12 @@ class QueueDepth:
         self._is_silent = False
 
     async def count_waiting(self) -> int | None:
-        """With those that are about to be sent. Some may be counted twice, being sent meanwhile: then the next pass
-        sees more clearly."""
+        """Counts the waiting wake-ups and those of this process that are not sent yet; None if the broker is silent.
+
+        A wake-up that is sent meanwhile counts twice. Then a pass sends too few, and the next pass sends the rest.
+        """
         unsent = self._wakeups.count_unsent()
-        if self._query is None or self._query.done():  # one question at a time, however long it hangs
+        if self._query is None or self._query.done():  # one query at a time, however long it hangs
             self._query = asyncio.ensure_future(asyncio.to_thread(self._count_in_queue))
         try:
             async with asyncio.timeout(PATIENCE_S):

@@ -49,10 +49,8 @@ def probe_rabbitmq(broker: Broker) -> str:
 def _declare(connection: Any) -> None:
     name = f"unattended_doctor_{uuid4().hex}"
     with connection.channel() as channel:
-        kind = {
-            "x-queue-type": "quorum",
-            "x-expires": 60_000,
-        }  # expires by itself if this process dies before the delete
+        # Expires by itself if this process dies before the delete.
+        kind = {"x-queue-type": "quorum", "x-expires": 60_000}
         channel.queue_declare(name, durable=True, exclusive=False, auto_delete=False, arguments=kind)
         channel.queue_delete(name)
 

@@ -9,10 +9,8 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from workers.broker.publisher import VERSION, Publish, Publisher, celery_publisher
+from workers.broker.publisher import Publish, Publisher
 from workers.crash_points import crash_point
-
-__all__ = ["VERSION", "Publish", "Wakeups", "celery_publisher"]
 
 log = logging.getLogger(__name__)
 

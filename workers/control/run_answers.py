@@ -69,8 +69,8 @@ async def submit_answer(  # noqa: PLR0913 -- an answer has this many parts, most
 ) -> AnswerResult:
     """Stores the answer of a person, and queues the run if it was the last one.
 
-    `by` is the authenticated user, `name` the name that the caller claims. Raises UnfitAnswerError, RunNotFoundError,
-    or RefusedError if the run has no such question.
+    `by` is the authenticated user, `name` the name that the caller claims. Raises InvalidAnswerError,
+    RunNotFoundError, or RefusedError if the run has no such question.
     """
     answer = _check_answer(by, name, message, responses)
     for _ in range(MAX_QUESTIONS + 1):  # answers to other questions of the run may arrive in between

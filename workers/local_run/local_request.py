@@ -69,7 +69,7 @@ class Watch(Protocol):
         """Called when the run waits, or differs from a run on a worker."""
 
 
-def _unheard(text: str) -> None:
+def _ignore_note(text: str) -> None:
     del text
 
 
@@ -77,7 +77,7 @@ def _unheard(text: str) -> None:
 class NoteWatch:
     """Ignores everything but notes."""
 
-    note: Callable[[str], None] = _unheard
+    note: Callable[[str], None] = _ignore_note
 
     def speaking(self, agent: str) -> None:
         del agent

@@ -67,22 +67,22 @@ class LocalRun:
         self._started = time.perf_counter()
 
     def _make_services(self) -> RunServices:
-        around = self._plan.environment
+        environment = self._plan.environment
         return RunServices(
             repository=self._repository,
             get_package=self._get_package,
-            context_sources=around.sources,
+            context_sources=environment.sources,
             ledger=self._ledger,
             events=TurnEvents(self),
             lease=self._lease,
             shutdown=NeverStops(),
-            redactor=around.redactor,
-            prices=around.prices,
+            redactor=environment.redactor,
+            prices=environment.prices,
             load_context=self._load_context,
             refresh_context=False,
             random=random.random,
-            max_attempts=around.settings.max_attempts,
-            verbose_debug=around.settings.verbose_debug,
+            max_attempts=environment.settings.max_attempts,
+            verbose_debug=environment.settings.verbose_debug,
         )
 
     async def open(self) -> None:
@@ -109,7 +109,8 @@ class LocalRun:
     async def _work(self) -> None:
         while (claim := await self._repository.claim(self._run_id)) is not None:
             self._attempts += 1
-            self._watch.speaking(claim.document["next_agent"] or self._plan.package.orchestrator.initial_agent)
+            if claim.document["turn"]:
+                self._notify_speaker(claim.document["next_agent"])
             run = self._last = await execute(claim, self._services)
             if run.chat is not None:
                 self._errors += [run.services.redactor.redact_data(fault.as_document()) for fault in run.chat.incidents]
@@ -152,7 +153,8 @@ class LocalRun:
             if work.done():
                 break
         work.cancel()
-        await self._store.request_cancel(self._run_id, by=CALLER)
+        if self._document["state"] == RunState.QUEUED:  # between two attempts; a run that has ended keeps its state
+            await self._store.request_cancel(self._run_id, by=CALLER)
 
     async def _get_package(self, workflow: str, *, version: str | None) -> BuiltPackage:
         del workflow, version
@@ -165,7 +167,12 @@ class LocalRun:
     ) -> RunContext:
         """Loads the context with presets and without a database."""
         del package
-        return await load_context(self._plan.as_loaded, facts, payload, sources)
+        context = await load_context(self._plan.as_loaded, facts, payload, sources)
+        self._notify_speaker(None)  # the first turn is next
+        return context
+
+    def _notify_speaker(self, agent: str | None) -> None:
+        self._watch.speaking(agent or self._plan.package.orchestrator.initial_agent)
 
     def _collect_writes(self, writes: Sequence[DocumentWrite], states: Sequence[PersistentState]) -> None:
         self._writes += writes
@@ -231,13 +238,13 @@ class TurnEvents(NoObserver):
 
 async def build_local_package(plan: Plan) -> BuiltPackage:
     """Imports the Python code of the package, which may do anything and take for ever."""
-    around = plan.environment
-    error = missing_environment_error(plan.package, around.settings.environ)
+    environment = plan.environment
+    error = missing_environment_error(plan.package, environment.settings.environ)
     if error is not None:
         raise PackageDefect(error)
-    build = (build_package, plan.package, around.models, around.threads, around.databases)
+    build = (build_package, plan.package, environment.models, environment.threads, environment.databases)
     try:
-        built: BuiltPackage = await invoke(*build, keywords={}, threads=around.threads, timeout_s=BUILD_TIMEOUT_S)
+        built: BuiltPackage = await invoke(*build, keywords={}, threads=environment.threads, timeout_s=BUILD_TIMEOUT_S)
     except PackageCodeError as raised:
         if not isinstance(raised.error, TimedOutError):
             raise raised.error from None

@@ -50,7 +50,7 @@ class LocalEnvironment:
 
 
 @asynccontextmanager
-async def surroundings(
+async def open_environment(
     package: Package, script: Path | Mapping[str, Any] | None, settings: Settings, redactor: Redactor
 ) -> AsyncIterator[LocalEnvironment]:
     redactor.hide(values_of_environment(settings))

@@ -11,7 +11,7 @@ from workers.local_run.local_request import LOCAL_APP, NoteWatch, Request, Watch
 from workers.local_run.local_run import LocalRun
 from workers.local_run.package_lookup import chosen_package
 from workers.local_run.report import RunReport
-from workers.local_run.run_environment import surroundings
+from workers.local_run.run_environment import open_environment
 from workers.local_run.run_plan import plan_of
 from workers.process.event_loop import WorkerLoop
 from workers.settings import Settings, load_settings
@@ -84,7 +84,7 @@ async def open_local_run(
     watch: Watch | None = None,
     redactor: Redactor | None = None,
 ) -> AsyncIterator[LocalRun]:
-    async with surroundings(package, request.script, settings, redactor or Redactor()) as environment:
+    async with open_environment(package, request.script, settings, redactor or Redactor()) as environment:
         run = LocalRun(plan_of(package, request, environment), watch or NoteWatch())
         await run.open()
         yield run

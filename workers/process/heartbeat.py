@@ -89,34 +89,34 @@ class Heartbeat:
         """
         task = asyncio.current_task()
         if task is None:
-            raise RuntimeError("a lease is kept for a task")
-        kept = _LeasedRun(claim, task, asyncio.get_running_loop(), renewed_at=time.monotonic())
+            raise RuntimeError("a lease is renewed for a task")
+        leased = _LeasedRun(claim, task, asyncio.get_running_loop(), renewed_at=time.monotonic())
         with self._lock:
-            self._leased_runs[claim.run_id, claim.token] = kept
+            self._leased_runs[claim.run_id, claim.token] = leased
         try:
             yield
         finally:
-            kept.is_finishing = True
+            leased.is_finishing = True
             with self._lock:
                 self._leased_runs.pop((claim.run_id, claim.token), None)
 
     def is_lost(self, claim: Claim) -> bool:
-        kept = self._find(claim)
-        return kept is not None and kept.lost
+        leased = self._find(claim)
+        return leased is not None and leased.lost
 
     def cancelled_by(self, claim: Claim) -> str | None:
         """Returns the requester if the task of this run was cancelled on request."""
-        kept = self._find(claim)
-        return None if kept is None else kept.cancelled_by
+        leased = self._find(claim)
+        return None if leased is None else leased.cancelled_by
 
     def mark_finishing(self, claim: Claim) -> None:
         """Ignores cancellation requests from here on. Called in the loop.
 
         The run is only closed and released afterwards.
         """
-        kept = self._find(claim)
-        if kept is not None:
-            kept.is_finishing = True
+        leased = self._find(claim)
+        if leased is not None:
+            leased.is_finishing = True
 
     def _find(self, claim: Claim) -> _LeasedRun | None:
         with self._lock:
@@ -134,15 +134,15 @@ class Heartbeat:
         while not self._stop.wait(self._interval_s):
             self._beat_at = time.monotonic()
             with self._lock:
-                kept = list(self._leased_runs.values())
-            if not kept:
+                leased_runs = list(self._leased_runs.values())
+            if not leased_runs:
                 continue
             began = time.monotonic()
             try:
-                self._renew(kept, began)
+                self._renew(leased_runs, began)
             except PyMongoError as error:
-                log.warning("heartbeat_failed", extra={"runs": len(kept), "error": type(error).__name__})
-            for leased in kept:
+                log.warning("heartbeat_failed", extra={"runs": len(leased_runs), "error": type(error).__name__})
+            for leased in leased_runs:
                 if leased.lost:  # still registered a beat later: a library swallowed the cancellation
                     leased.loop.call_soon_threadsafe(self._cancel_task, leased)
                 elif time.monotonic() - leased.renewed_at > self._lease_s / 2:

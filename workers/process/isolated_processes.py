@@ -61,14 +61,14 @@ class IsolatedProcesses:
         self,
         settings: Settings,
         store: RunStore,
-        ownership: MongoRunRepository,
+        repository: MongoRunRepository,
         metrics: WorkerMetrics,
         *,
         slots: int = ISOLATION_SLOTS,
         timings: IsolationTimings,
     ) -> None:
         self._settings = settings
-        self._ownership = ownership
+        self._repository = repository
         self._losses = WorkerLosses(store)
         self._metrics = metrics
         self._slots = slots
@@ -94,11 +94,11 @@ class IsolatedProcesses:
         self._metrics.add_isolated_runs(+1)
         try:
             log.info("run_alone", extra={**run_labels(claim.document), "owner": claim.owner})
-            served = await self._start(claim)
-            if served is not None:
-                await self._wait_until_started(claim, served)
-                code = await served.exit_code
-                await self._handle_exit(claim, served, code)
+            child = await self._start(claim)
+            if child is not None:
+                await self._wait_until_started(claim, child)
+                code = await child.exit_code
+                await self._handle_exit(claim, child, code)
             else:
                 await self._requeue(claim, "no process could be started for it")
         finally:
@@ -108,7 +108,7 @@ class IsolatedProcesses:
 
     async def _start(self, claim: Claim) -> _IsolatedChild | None:
         loop = asyncio.get_running_loop()
-        served = self._children[claim.owner] = _IsolatedChild(loop.create_future())
+        child = self._children[claim.owner] = _IsolatedChild(loop.create_future())
         request = {"run_id": claim.run_id, "token": claim.token, "owner": claim.owner}
         try:
             if self._server is None:
@@ -118,7 +118,7 @@ class IsolatedProcesses:
         except OSError as error:
             log.warning("run_alone_not_started", extra={**run_labels(claim.document), "error": str(error)[:300]})
             return None
-        return served
+        return child
 
     def _start_reader(self, server: "subprocess.Popen[bytes]", loop: asyncio.AbstractEventLoop) -> None:
         def read() -> None:
@@ -129,17 +129,17 @@ class IsolatedProcesses:
         threading.Thread(target=read, name="runs alone", daemon=True).start()
 
     def _on_report(self, report: Mapping[str, Any]) -> None:
-        served = self._children.get(report["owner"])
-        if served is None:
+        child = self._children.get(report["owner"])
+        if child is None:
             return
         if "pid" in report:
-            served.pid = report["pid"]
+            child.pid = report["pid"]
             if self._drain_signal is not None:
-                _send_signal(served.pid, self._drain_signal)
+                _send_signal(child.pid, self._drain_signal)
         elif "begun" in report:
-            served.started.set()
-        elif not served.exit_code.done():
-            served.exit_code.set_result(report["ended"])
+            child.started.set()
+        elif not child.exit_code.done():
+            child.exit_code.set_result(report["ended"])
 
     def _on_server_exit(self, server: "subprocess.Popen[bytes]") -> None:
         """Handles the end of the server, killed or ended by `close`.
@@ -149,9 +149,9 @@ class IsolatedProcesses:
         server.wait()
         if self._server is server:
             self._server = None
-            for served in self._children.values():
-                if not served.exit_code.done():
-                    served.exit_code.set_result(None)
+            for child in self._children.values():
+                if not child.exit_code.done():
+                    child.exit_code.set_result(None)
 
     async def _wait_until_started(self, claim: Claim, child: _IsolatedChild) -> None:
         loop = asyncio.get_running_loop()
@@ -165,7 +165,7 @@ class IsolatedProcesses:
                 await asyncio.wait((begun, child.exit_code), timeout=every_s, return_when=asyncio.FIRST_COMPLETED)
                 if not begun.done() and not child.exit_code.done():
                     with suppress(PyMongoError, LeaseLostError):  # its process notices the lost lease as well
-                        await self._ownership.renew(claim)
+                        await self._repository.renew(claim)
         finally:
             begun.cancel()
 
@@ -189,7 +189,7 @@ class IsolatedProcesses:
         """Charges the loss. Matches nothing if the process has given the run up."""
         why = f"its process ended with {describe_exit(code)}"
         try:
-            run = await self._ownership.find_claim(claim.run_id, claim.token)
+            run = await self._repository.find_claim(claim.run_id, claim.token)
             if run is None:
                 self._metrics.record_isolated_end(is_lost=False)
                 return
@@ -200,16 +200,16 @@ class IsolatedProcesses:
 
     async def _requeue(self, claim: Claim, reason: str) -> None:
         with suppress(PyMongoError, LeaseLostError):  # otherwise the reconciler finds the run by its lease
-            await self._ownership.requeue(
+            await self._repository.requeue(
                 claim, delay=self._timings.retry_delay, counts_as_attempt=False, reason=reason
             )
 
     def drain(self, *, at_once: bool = False) -> None:
         """Passes the drain on. May run in a signal handler: takes no lock and writes no log."""
         self._drain_signal = signal.SIGQUIT if at_once else signal.SIGTERM
-        for served in list(self._children.values()):
-            if served.pid is not None and not served.exit_code.done():
-                _send_signal(served.pid, self._drain_signal)
+        for child in list(self._children.values()):
+            if child.pid is not None and not child.exit_code.done():
+                _send_signal(child.pid, self._drain_signal)
 
     def drop(self) -> None:
         """Releases the server in a forked copy of this process: it ends when no process holds its stdin.

@@ -18,7 +18,7 @@ async def handle_wakeup(wakeup: str, worker: WorkerProcess) -> None:
             log.debug("nothing_to_claim", extra={"run_id": ticket})
             return
         if claim.is_isolated:
-            await worker.alone.serve(claim)
+            await worker.isolated.serve(claim)
             # A suspect has more tickets than places: whichever frees one looks for the next.
             ticket = None if worker.is_stopping() else claim.run_id
             continue

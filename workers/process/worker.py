@@ -32,7 +32,8 @@ from workers.admission.claim_lanes import Lanes
 from workers.admission.limits.all_limits import AllLimits
 from workers.admission.limits.budget_limit import BudgetAdmission
 from workers.admission.run_admission import Admission
-from workers.broker.wakeups import Wakeups, celery_publisher
+from workers.broker.publisher import Publisher
+from workers.broker.wakeups import Wakeups
 from workers.celery import app
 from workers.hidden_values import values_of_environment, values_of_models, values_of_packages
 from workers.logs import redact_logs, redact_streams
@@ -129,7 +130,7 @@ class WorkerProcess:
         )
         self.heartbeat.start()
         self._exit_stack.callback(self.heartbeat.stop)
-        drops = (self.heartbeat.drop, self.alone.drop)
+        drops = (self.heartbeat.drop, self.isolated.drop)
         self._exit_stack.callback(add_child_hook(partial(drop_all, drops)))
         self.services = self._services()
         self.watchdog = Watchdog(self._loop, patience_s=self.stuck_s, on_stuck=exit_stuck_process)
@@ -169,10 +170,10 @@ class WorkerProcess:
         self.repository = MongoRunRepository(
             self.store, owner=owner_name(), lease_s=self.settings.lease_s, versions=self._versions, states=states
         )
-        self.wakeups = wakeups = Wakeups(celery_publisher(app))
+        self.wakeups = wakeups = Wakeups(Publisher(app))
         wakeups.start()
         self._exit_stack.callback(lambda: self.submit(wakeups.stop()).result(timeout=6))
-        self.alone = IsolatedProcesses(
+        self.isolated = IsolatedProcesses(
             self.settings,
             self.store,
             self.repository,
@@ -180,7 +181,7 @@ class WorkerProcess:
             slots=self._isolation_slots,
             timings=self._timings.isolation,
         )
-        self._exit_stack.callback(self.alone.close)
+        self._exit_stack.callback(self.isolated.close)
         self.admission = Admission(
             AllLimits(self.settings.caps, self.store, budgets=BudgetAdmission(self.budgets)),
             self.repository,
@@ -190,7 +191,7 @@ class WorkerProcess:
             on_fenced=self.metrics.record_fenced_write,
             on_refused=self.metrics.record_end,
         )
-        self.lanes = Lanes(self.repository, self.admission, self.is_stopping, isolation_slots=self.alone)
+        self.lanes = Lanes(self.repository, self.admission, self.is_stopping, isolation_slots=self.isolated)
         self._open_context_sources(database, states)
         self._open_package_databases(database)
         await self.store.ensure_indexes()
@@ -270,13 +271,13 @@ class WorkerProcess:
         if not self._is_stopping:
             self._stop_by = time.monotonic() + self.settings.grace_s + HAND_BACK_TIMEOUT_S
             self._is_stopping = True
-            self.alone.drain()
+            self.isolated.drain()
             self._loop.call_soon_threadsafe(self._loop.call_later, self.settings.grace_s, self._interrupt)
 
     def drain_at_once(self) -> None:
         """Cuts turns off: a second signal asks for a stop without the grace period."""
         self.drain()
-        self.alone.drain(at_once=True)
+        self.isolated.drain(at_once=True)
         self._loop.call_soon_threadsafe(self._interrupt)
 
     def seconds_left(self) -> float:

@@ -19,7 +19,7 @@ _SECRET_NAME = re.compile(r"secret|token|password|passwd|api_?key|credential|aut
 
 
 def log_loaded_context(run: RunExecution, values: Mapping[str, Any]) -> None:
-    # A worker redacts values in its log. The test of a package shows them.
+    # The log handlers of a worker redact as well. Those of a package test do not.
     hidden, verbose = run.services.redactor.redact_data, run.services.verbose_debug
     shown = {"values": preview_values(hidden(dict(values)))} if verbose else {}
     log.info("context_loaded", extra={**run.labels, "names": sorted(values), **shown})

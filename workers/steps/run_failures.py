@@ -21,7 +21,7 @@ from workflows.outcome import Outcome, OutcomeError, OutcomeKind
 
 log = logging.getLogger(__name__)
 
-# Objects of a package may raise any exception when they are read. Signals never arrive in the loop's thread.
+# Objects of a package may raise any exception when they are read. In a worker no signal arrives in the loop's thread.
 FAULTS = (Exception, KeyboardInterrupt, SystemExit)
 
 

@@ -57,7 +57,7 @@ class EndedRunCounter:
         self._recount_at = 0.0
 
     async def count(self, session: AsyncClientSession, now: datetime) -> Mapping[RunLabels, int]:
-        """Count in a snapshot session; `now` is the store's time just before the snapshot."""
+        """Counts in a snapshot session; `now` is the store's time just before the snapshot."""
         seen_from = now - WINDOW_MARGIN
         if self._window_from is None or self._clock() >= self._recount_at:
             return await self._recount(session, seen_from)
@@ -86,7 +86,7 @@ class EndedRunCounter:
 
 
 def recount_pipeline(run_id: str, seen_from: datetime, max_runs: int = MAX_RUNS_PER_COMMAND) -> list[Document]:
-    """Select runs in any state, so that each command reads the same number of runs."""
+    """Selects runs in any state, so that each command reads the same number of runs."""
     next_runs: list[Document] = [
         {"$match": {"_id": {"$gt": run_id}}},
         {"$sort": {"_id": 1}},

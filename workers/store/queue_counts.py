@@ -86,9 +86,9 @@ class QueueReader:
         }
 
     async def _count_ready(self) -> tuple[int, datetime | None]:
-        """Find the oldest among the first accepted runs, as run ids sort by acceptance.
+        """Finds the oldest among the first accepted runs, as run ids sort by acceptance.
 
-        If its wait began before the last of them was accepted, no later run is older; otherwise scan all.
+        If its wait began before the last of them was accepted, no later run is older; otherwise scans all.
         """
         [ready] = await self._aggregate(ready_pipeline(self._max_oldest)) or [{"count": 0, "first": []}]
         if not ready["count"]:
@@ -103,7 +103,7 @@ class QueueReader:
         return ready["count"], oldest
 
     async def _count_due(self) -> tuple[int, datetime | None]:
-        """Count runs that are due but not ready yet; the reconciler makes them ready."""
+        """Counts runs that are due but not ready yet; the reconciler makes them ready."""
         found = await self._aggregate(due_pipeline(self._now))
         return (found[0]["count"], found[0]["oldest"]) if found else (0, None)
 
@@ -146,5 +146,5 @@ def waiting_for_person_pipeline() -> list[Document]:
 
 
 def running_query() -> Document:
-    """Name the lease's end, as only the index of leases covers running runs."""
+    """Names the end of the lease, since only the index of leases covers running runs."""
     return {"state": RunState.RUNNING.value, "lease.until": {"$type": "date"}}

@@ -1,7 +1,7 @@
 """The order of runs: of the runs of an app with one order key, one at a time runs, in the order of acceptance.
 
 1. A new run becomes the head of its key, `order_head`, if the key has neither a head nor waiting runs. A unique index
-   settles the race. Otherwise the run is held by `order:<key>`, which admission does not release.
+   settles the race. Otherwise the run is held by `order:<key>` until it becomes the head.
 2. A write that ends a run or lets it rest removes its `order_head`. Its process then releases the first waiting run
    with one command, which the index refuses if another process was faster.
 3. After the insert of a held run its process reads the head again: either the run that left or the run that came sees

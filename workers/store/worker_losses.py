@@ -150,10 +150,8 @@ def _requeue_stages(pause_s: float) -> list[Document]:
     if pause_s == 0:
         return [{"$set": {**lost, **READY, "wake_at": "$$NOW"}}]
     due = {"$add": ["$$NOW", {"$multiply": [pause_s * 1000, {"$add": [0.5, {"$rand": {}}]}]}]}
-    return [
-        {"$set": {**lost, "not_before": due}},
-        {"$set": {"wake_at": "$not_before"}},
-    ]  # each $rand gives another value
+    # Two stages, since each $rand gives another value.
+    return [{"$set": {**lost, "not_before": due}}, {"$set": {"wake_at": "$not_before"}}]
 
 
 def target_of(run: Document, losses: int, alone: int) -> RunState:
@@ -179,8 +177,7 @@ class ExpiredLeases:
 
         Raises a PyMongoError that is a timeout if the run is locked for longer than `within_s`.
         """
-        expired = {
-            "$expr": EXPIRED_LEASE.query["$expr"]
-        }  # checked again, since the owner may have renewed its lease meanwhile
+        # Checked again, since the owner may have renewed its lease meanwhile.
+        expired = {"$expr": EXPIRED_LEASE.query["$expr"]}
         with pymongo.timeout(within_s):
             return await self._losses.charge(run, extra_query=expired, cause="its lease ran out")

@@ -57,6 +57,8 @@ def open_otlp_tracing(settings: Settings, endpoint: str, *, role: str, redactor:
     # The SDK logs each failure in sentences; LoggingExporter logs one line per minute instead.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     ids = ChosenIds()
+    # It is not made the global provider: libraries under a chat (model clients, FastAPI) have spans of their own, which
+    # would double ours and may contain prompts and answers.
     provider = TracerProvider(resource=_resource(role), id_generator=ids, shutdown_on_exit=False)
     backend = TraceBackend()
     exporter = OTLPSpanExporter(endpoint=endpoint, session=backend)

@@ -18,7 +18,8 @@ from tests.integration.triggers.gateway_server import (
 )
 from triggers.api_keys import ApiKeys
 from triggers.role_context import build_role_context
-from workers.broker.wakeups import Wakeups, celery_publisher
+from workers.broker.publisher import Publisher
+from workers.broker.wakeups import Wakeups
 from workers.celery import configure
 from workers.settings import Settings
 from workflows.package.catalog import Catalog
@@ -41,7 +42,7 @@ async def gateway_without_store(settings: Settings, tmp_path: Path) -> AsyncIter
         "127.0.0.1", closed_port, serverSelectionTimeoutMS=200
     )
     database = client["nowhere"]
-    wakeups = Wakeups(celery_publisher(configure(settings)))
+    wakeups = Wakeups(Publisher(configure(settings)))
     ground = build_role_context(database, settings, catalog=Catalog(settings.packages), wakeups=wakeups)
     async with serving(ground) as running:
         yield running

@@ -30,7 +30,7 @@ class AppCap:
 
 
 async def hold_over_cap(held: HeldRuns, limit: LimitName, cap: int | None) -> Hold | None:
-    """Holds a run that exceeds the cap.
+    """Returns a hold if the claimed run exceeds the cap.
 
     Released runs count too: a new run must not take the room of a released one.
     """

@@ -60,10 +60,10 @@ class BudgetLimit:
     async def admit(self, claim: Claim) -> Hold | Refused | None:
         return None if self._admission is None else await self._admission.admit(claim)
 
-    async def look(self, limits: Sequence[LimitName]) -> None:
+    async def refresh(self, limits: Sequence[LimitName]) -> None:
         """Reads all budgets and their windows together.
 
-        `has_room` and `release` use the values of the last read.
+        `has_room` and `release` use the values of the last refresh.
         """
         budgets = await self._budgets.list() if limits else []
         self._known = {_limit_of(entry): entry for entry in budgets}
@@ -84,16 +84,20 @@ class BudgetLimit:
 
     async def release(self, limit: LimitName, *, count: int, after: str = "") -> Released:
         if not self._is_for_each_app(limit):
-            return Released(await self._release(limit, None, count), after)
+            shared, released = await self._release(limit, None, count)
+            return Released(shared, after, released)
         apps = rotate_after(await self._held.apps_of(limit), after)[:MAX_APPS]
         ids = {entry.budget.id for entry in self._known.values()}
         run_ids: list[str] = []
+        total = 0
         for entry in await self._with_room([effective_budget(self._known[limit], app_id, ids) for app_id in apps]):
-            if len(run_ids) >= count:
+            if total >= count:
                 break
-            run_ids += await self._release(limit, entry.app_id, count - len(run_ids))
+            of_app, released = await self._release(limit, entry.app_id, count - total)
+            run_ids += of_app
+            total += released
             after = entry.app_id or ""
-        return Released(run_ids, after)
+        return Released(run_ids, after, total)
 
     def _is_for_each_app(self, limit: LimitName) -> bool:
         return limit in self._known and self._known[limit].budget.is_for_each_app
@@ -108,12 +112,13 @@ class BudgetLimit:
             if effective not in windows or used[windows[effective].id].has_room(effective.budget.limit)
         ]
 
-    async def _release(self, limit: LimitName, app_id: str | None, count: int) -> Sequence[str]:
+    async def _release(self, limit: LimitName, app_id: str | None, count: int) -> tuple[Sequence[str], int]:
         count = min(count, MAX_RELEASED_AT_ONCE - await self._held.count_released_by(limit, app_id))
         if count <= 0:
-            return ()
+            return (), 0
         run_ids = await self._held.most_urgent(limit, app_id, count=count)
-        return run_ids if await self._held.release(limit, run_ids) else ()
+        released = await self._held.release(limit, run_ids)
+        return (run_ids if released else ()), released
 
 
 def _limit_of(stored: StoredBudget) -> LimitName:

@@ -19,10 +19,15 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Runs that may start now. `last_app`: where apps take turns, the app of the last one."""
+    """Runs that may start now.
+
+    `last_app`: where apps take turns, the app of the last one. `count`: how many of the runs this process has released;
+    a concurrent release may have taken the others.
+    """
 
     run_ids: Sequence[str] = ()
     last_app: str = ""
+    count: int = 0
 
 
 class Limit(Protocol):

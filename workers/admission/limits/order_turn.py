@@ -27,4 +27,5 @@ class OrderTurn:
         """
         del count, after
         head = await self._order.release_next(limit.name, sends_wakeup=True)
-        return Released([head["_id"]] if head is not None and "lane" in head else ())
+        run_ids = [head["_id"]] if head is not None and "lane" in head else []
+        return Released(run_ids, count=len(run_ids))

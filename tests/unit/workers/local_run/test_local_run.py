@@ -227,6 +227,16 @@ async def test_a_module_that_cannot_be_loaded_is_the_packages_fault(tmp_path: Pa
     assert (report.turns, report.usage) == ((), ())
 
 
+async def test_no_agent_speaks_before_the_package_is_loaded(tmp_path: Path) -> None:
+    settings, watch = load_settings({}), FirstTurn()
+    broken = chosen_package(with_tool(tmp_path, "raise RuntimeError('broken')\ndef act(): ...\n"), settings)
+
+    async with open_local_run(broken, Request(script=DONE), settings, watch=watch) as run:
+        await run.work()
+
+    assert watch.speakers == []
+
+
 async def test_no_database_is_read_and_a_note_says_whose_default_is_taken(tmp_path: Path) -> None:
     definitions = {"order": READ, "customer": ENTITY}
 
@@ -410,6 +420,35 @@ async def test_a_run_is_cancelled_while_it_waits_for_its_next_attempt(tmp_path: 
         report = run.report()
 
     assert (report.state, report.outcome.kind, report.attempts) == ("cancelled", "cancelled", 1)
+
+
+async def test_a_cancellation_during_the_last_steps_changes_neither_state_nor_outcome(tmp_path: Path) -> None:
+    begun, go_on = tmp_path / "begun", tmp_path / "go_on"
+    source = f"""
+import pathlib, time
+def explain():
+    pathlib.Path({str(begun)!r}).touch()
+    while not pathlib.Path({str(go_on)!r}).exists():
+        time.sleep(0.01)
+"""
+    steps = {"lifecycle_tools": [{"trigger": "on_fail", "file": "explain.py", "function": "explain"}]}
+    folder = package(tmp_path, tools=steps)
+    write_tool(folder, "explain.py", source)
+    settings = load_settings({"UNATTENDED_MAX_ATTEMPTS": "1"})
+    request = Request(script={"answers": {"A": [FAST_FAIL]}})
+
+    async with asyncio.timeout(20), open_local_run(chosen_package(folder, settings), request, settings) as run:
+        task = asyncio.create_task(run.work())
+        while not begun.exists():  # noqa: ASYNC110 -- what a thread does sets no event of asyncio
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.sleep(0)
+        go_on.touch()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        report = run.report()
+
+    assert (report.state, report.outcome.kind) == ("parked", "model_error")
 
 
 @pytest.mark.parametrize(
