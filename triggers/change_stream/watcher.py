@@ -31,11 +31,11 @@ Step = Callable[[], Awaitable[float]]
 class Pace:
     """The intervals and timeouts of a watcher.
 
-    `look_every_s`: between two reads of the triggers. `patience_s`: how late a save of a position may be, which must
+    `check_interval_s`: between two reads of the triggers. `patience_s`: how late the save of a position may be; it must
     outlast an election and the backlog after it. `max_await_ms`: how long MongoDB waits for an event before it answers.
     """
 
-    look_every_s: float = 2.0
+    check_interval_s: float = 2.0
     patience_s: float = 30.0
     max_await_ms: int = MAX_AWAIT_MS
 
@@ -86,7 +86,7 @@ class Watcher:
         self._report(snapshot)
         subscriptions = {subscription.plan.id: subscription for subscription in self._subscriptions_for(snapshot)}
         self._update_readers(subscriptions, tasks)
-        return max(self._pace.look_every_s, (time.monotonic() - began) / MAX_CHECK_SHARE)
+        return max(self._pace.check_interval_s, (time.monotonic() - began) / MAX_CHECK_SHARE)
 
     def _update_readers(self, subscriptions: Mapping[str, Subscription], tasks: asyncio.TaskGroup) -> None:
         for stream in self._stream_readers.keys() - subscriptions.keys():
