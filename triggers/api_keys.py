@@ -135,12 +135,10 @@ def format_rate(rate: Rate) -> str:
 
 
 def hash_key(plaintext: str) -> str:
-    """Hashes with plain SHA-256.
+    """Hashes with plain SHA-256, without salt.
 
-    Salts and slow hashes protect passwords that people choose.
-
-    A key is 256 random bits, which cannot be enumerated. A slow hash would only delay each request, and a salt would
-    prevent the lookup by hash.
+    Salts and slow hashes protect passwords that people choose. A key is 256 random bits, which cannot be enumerated:
+    a slow hash would only delay each request, and a salt would prevent the lookup by hash.
     """
     return hashlib.sha256(plaintext.encode("ascii")).hexdigest()
 

@@ -51,50 +51,50 @@ class EvaluatorBusyError(Exception):
         super().__init__("too many large events at once; try again")
 
 
-def evaluate(expression: str, event: Any, effort: StepBudget | None = None) -> Any:
-    """Evaluates one expression. Several may share the budget `effort`."""
+def evaluate(expression: str, event: Any, budget: StepBudget | None = None) -> Any:
+    """Evaluates one expression. Several expressions may share one `budget`."""
     try:
-        return compile_bounded(expression)(event, effort or StepBudget(event))
+        return compile_bounded(expression)(event, budget or StepBudget(event))
     # The library passes on Python's errors about mixed types, a zero step or an infinite number.
     except (JMESPathError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         raise ExpressionError(f"expression {expression!r}: {str(error).partition(chr(10))[0]}") from None
 
 
-def is_condition_met(expression: str | None, event: Any, effort: StepBudget | None = None) -> bool:
+def is_condition_met(expression: str | None, event: Any, budget: StepBudget | None = None) -> bool:
     """Follows JMESPath: false, null, and empty text, lists and objects are false."""
     if expression is None:
         return True
-    return is_truthy(evaluate(expression, event, effort))
+    return is_truthy(evaluate(expression, event, budget))
 
 
-def resolve(template: Any, event: Any, effort: StepBudget | None = None) -> Any:
+def resolve(template: Any, event: Any, budget: StepBudget | None = None) -> Any:
     """Replaces each string that begins with `=` by its value in the event."""
-    return _resolve_value(template, event, effort or StepBudget(event))
+    return _resolve_value(template, event, budget or StepBudget(event))
 
 
-def _resolve_value(template: Any, event: Any, effort: StepBudget) -> Any:
+def _resolve_value(template: Any, event: Any, budget: StepBudget) -> Any:
     if isinstance(template, str):
-        return _resolve_expression(template[1:], event, effort) if template.startswith("=") else template
+        return _resolve_expression(template[1:], event, budget) if template.startswith("=") else template
     if isinstance(template, Mapping):
-        return {key: _resolve_value(value, event, effort) for key, value in template.items()}
+        return {key: _resolve_value(value, event, budget) for key, value in template.items()}
     if isinstance(template, list):
-        return [_resolve_value(value, event, effort) for value in template]
+        return [_resolve_value(value, event, budget) for value in template]
     return template
 
 
-def _resolve_expression(expression: str, event: Any, effort: StepBudget) -> Any:
+def _resolve_expression(expression: str, event: Any, budget: StepBudget) -> Any:
     """Charges the size of a value each time that it is selected and stored."""
-    value = evaluate(expression, event, effort)
+    value = evaluate(expression, event, budget)
     try:
-        effort.spend_on_value(value)
+        budget.spend_on_value(value)
     except TooMuchWorkError as error:
         raise ExpressionError(f"expression {expression!r}: {error}") from None
     return value
 
 
-def resolve_text(template: Any, event: Any, effort: StepBudget | None = None) -> str | None:
+def resolve_text(template: Any, event: Any, budget: StepBudget | None = None) -> str | None:
     """Resolves text: numbers become text, and structures are refused."""
-    value = resolve(template, event, effort)
+    value = resolve(template, event, budget)
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -106,7 +106,7 @@ class OffLoopError(Exception):
     """The work takes too long for the event loop; the expression itself may be fine."""
 
 
-class _LoopEffort(StepBudget):
+class _LoopBudget(StepBudget):
     __slots__ = ()
 
     def __init__(self, steps: int) -> None:
@@ -124,18 +124,18 @@ class ExpressionEvaluator:
     def __init__(self, event: Any, limits: EvaluationLimits | None = None) -> None:
         self._event = event
         self._limits = limits or EvaluationLimits()
-        self._loop_effort: _LoopEffort | None = _LoopEffort(self._limits.loop_steps)
+        self._loop_budget: _LoopBudget | None = _LoopBudget(self._limits.loop_steps)
 
     async def evaluate(self, work: Callable[[StepBudget], Result]) -> Result:
         """Runs `work`, which may be called twice and must change nothing.
 
         Raises EvaluatorBusyError.
         """
-        if self._loop_effort is not None:
+        if self._loop_budget is not None:
             try:
-                return work(self._loop_effort)
+                return work(self._loop_budget)
             except OffLoopError:
-                self._loop_effort = None
+                self._loop_budget = None
         try:
             async with asyncio.timeout(self._limits.thread_wait_s):
                 return await asyncio.get_running_loop().run_in_executor(_THREAD, self._in_thread, work)

@@ -51,7 +51,7 @@ def build_run_request(
     occurrence: Occurrence,
     *,
     run_input: Mapping[str, Any] | None = None,
-    effort: StepBudget | None = None,
+    budget: StepBudget | None = None,
     **request_fields: Any,
 ) -> RunRequest:
     """Maps an occurrence to a run request.
@@ -71,17 +71,17 @@ def build_run_request(
             fired_at=occurrence.time,
             nominal_at=occurrence.nominal_at,
         ),
-        input=resolve(spec.input, occurrence.data, effort) if run_input is None else run_input,
-        message=resolve_text(spec.message, occurrence.data, effort),
+        input=resolve(spec.input, occurrence.data, budget) if run_input is None else run_input,
+        message=resolve_text(spec.message, occurrence.data, budget),
         priority=spec.priority,
         ui_responses=None if occurrence.trigger.app_id is None else spec.ui_responses,
         **request_fields,
     )
 
 
-def select_app(template: Any, data: Any, effort: StepBudget | None = None) -> str:
+def select_app(template: Any, data: Any, budget: StepBudget | None = None) -> str:
     """Returns the app that `app_id: =expr` selects from this event."""
-    app_id = parse_app_id(resolve_text(template, data, effort))
+    app_id = parse_app_id(resolve_text(template, data, budget))
     if app_id is None:
         raise ExpressionError(f"app_id {template!r} selects no usable name")
     return app_id

@@ -158,9 +158,9 @@ def _budget_not_found() -> ProblemError:
     return ProblemError(404, "there is no such budget")
 
 
-async def _on_unfit_budget(_request: Request, error: Exception) -> Response:
+async def _on_invalid_budget(_request: Request, error: Exception) -> Response:
     assert isinstance(error, InvalidBudgetError)  # noqa: S101 -- FastAPI types each handler as one of Exception
     return problem_response(invalid_fields(error.problems))
 
 
-BUDGET_HANDLERS: dict[Any, Any] = {InvalidBudgetError: _on_unfit_budget}
+BUDGET_HANDLERS: dict[Any, Any] = {InvalidBudgetError: _on_invalid_budget}

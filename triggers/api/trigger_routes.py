@@ -2,7 +2,7 @@
 
 import re
 from contextlib import aclosing
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 
@@ -151,11 +151,7 @@ async def triggers_page_response(
     behind = "" if after is None else str(after[0])
     found = iter_triggers(context, trigger_filter, viewer=viewer, after=behind, limit=paging.limit + 1)
     async with aclosing(found) as rows:
-        return await page_response(paging, rows, lambda row: [row["trigger_id"]], _identity)
-
-
-def _identity(row: Any) -> Any:
-    return row
+        return await page_response(paging, rows, lambda row: [row["trigger_id"]], dict)
 
 
 def format_etag(revision: int) -> str:

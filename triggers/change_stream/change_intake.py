@@ -75,13 +75,13 @@ class ChangeIntake:
             await self._starter.start(intents)
 
     def _intents(self, event: Event) -> Iterator[RunIntent]:
-        happened = read_event_time(event)
+        event_time = read_event_time(event)
         concerned = [
-            change_trigger for change_trigger in self._change_triggers if change_trigger.is_for_event(event, happened)
+            change_trigger for change_trigger in self._change_triggers if change_trigger.is_for_event(event, event_time)
         ]
         if not concerned:
             return
-        change = ChangeEvent(event, happened)
+        change = ChangeEvent(event, event_time)
         for change_trigger in concerned:
             try:
                 yield from self._intents_of(change_trigger, change)

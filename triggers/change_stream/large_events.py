@@ -57,8 +57,8 @@ class LargeEvents:
                 event = await self._source.read_event(plan, large, with_documents=False)
         if event is not None:
             await intake.process([event])
-        happened = large["clusterTime"].as_datetime()
-        await self._store.record_gap(plan.id, Gap(happened, happened, GAP_REASON))
+        event_time = large["clusterTime"].as_datetime()
+        await self._store.record_gap(plan.id, Gap(event_time, event_time, GAP_REASON))
         self._metrics.count_gap(plan.id)
         place = {"collection": large["ns"].get("coll"), "taken": event is not None}
         log.error(GAP_REASON, extra={"stream": plan.id, **place})

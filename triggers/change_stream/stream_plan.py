@@ -104,7 +104,12 @@ def _full_document_option(change_triggers: Sequence[ChangeTrigger]) -> str | Non
 
 
 def stream_id_of(trigger: Trigger, *, own_database: str) -> str | None:
-    """Returns None for kinds without a stream."""
+    """Returns the id of a trigger's stream; None for kinds without one.
+
+    It stays the same while the stream's triggers change. Most triggers on the database `shop` share the stream `shop`;
+    other document options (`shop/full_document=off`) or a pipeline (`shop/Orders/paid`) need one of their own.
+    `unattended.runs` has the ends of runs.
+    """
     if isinstance(trigger.spec, RunFinishedSpec):
         return ended_runs_stream_id(own_database)
     if not isinstance(trigger.spec, ChangeSpec):
@@ -120,6 +125,7 @@ def ended_runs_stream_id(own_database: str) -> str:
 
 
 def stream_database(stream: str) -> str:
+    """Returns the database of a stream id: its name has neither dots nor slashes."""
     return re.split(r"[./]", stream, maxsplit=1)[0]
 
 

@@ -103,5 +103,5 @@ class StreamSession:
 
 
 def _event_age_s(event: Event) -> float:
-    happened: datetime = event.get("wallTime") or event["clusterTime"].as_datetime()
-    return (datetime.now(UTC) - happened).total_seconds()
+    event_time: datetime = event.get("wallTime") or event["clusterTime"].as_datetime()
+    return (datetime.now(UTC) - event_time).total_seconds()

@@ -120,7 +120,7 @@ class StreamSource:
 
 
 async def read_next_event(stream: Stream, plan: StreamPlan, position: StreamPosition) -> Event | None:
-    """Returns None when there was no event for half a second."""
+    """Returns None when no event came while the server waited for one."""
     try:
         return await stream.try_next()
     except OperationFailure:

@@ -6,9 +6,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-from pymongo.asynchronous.database import AsyncDatabase
 
 from triggers.change_stream.change_intake import ChangeIntake
 from triggers.change_stream.loop_guard import LoopGuards
@@ -32,10 +29,13 @@ Step = Callable[[], Awaitable[float]]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often triggers are looked at, how long a stream may owe a position (as long as an election and what piled up
-    meanwhile may take), and how long one question to MongoDB waits for an event."""
+    """The intervals and timeouts of a watcher.
 
-    look_every_s: float = 2.0
+    `check_interval_s`: between two reads of the triggers. `patience_s`: how late the save of a position may be; it must
+    outlast an election and the backlog after it. `max_await_ms`: how long MongoDB waits for an event before it answers.
+    """
+
+    check_interval_s: float = 2.0
     patience_s: float = 30.0
     max_await_ms: int = MAX_AWAIT_MS
 
@@ -86,7 +86,7 @@ class Watcher:
         self._report(snapshot)
         subscriptions = {subscription.plan.id: subscription for subscription in self._subscriptions_for(snapshot)}
         self._update_readers(subscriptions, tasks)
-        return max(self._pace.look_every_s, (time.monotonic() - began) / MAX_CHECK_SHARE)
+        return max(self._pace.check_interval_s, (time.monotonic() - began) / MAX_CHECK_SHARE)
 
     def _update_readers(self, subscriptions: Mapping[str, Subscription], tasks: asyncio.TaskGroup) -> None:
         for stream in self._stream_readers.keys() - subscriptions.keys():
@@ -116,13 +116,13 @@ class SubscriptionBuilder:
     Its loop guards outlive the readers, and so an edit of a trigger.
     """
 
-    def __init__(self, starter: RunStarter, database: AsyncDatabase[dict[str, Any]]) -> None:
+    def __init__(self, starter: RunStarter, runs: RunStore) -> None:
         self._starter = starter
-        self._database = database
+        self._runs = runs
         self._guards = LoopGuards()
 
     def __call__(self, snapshot: TriggerSnapshot) -> Sequence[Subscription]:
-        own_database = self._database.name
+        own_database = self._runs.database.name
         subscriptions = [
             Subscription(
                 plan_stream(stream, triggers, own_database=own_database),
@@ -131,7 +131,7 @@ class SubscriptionBuilder:
             for stream, triggers in group_by_stream(snapshot.change_triggers, own_database=own_database).items()
         ]
         if snapshot.chains:
-            intake = EndedRunsIntake(snapshot.chains, self._starter, RunStore(self._database))
+            intake = EndedRunsIntake(snapshot.chains, self._starter, self._runs)
             subscriptions.append(
                 Subscription(plan_ended_runs_stream(snapshot.chains, own_database=own_database), intake)
             )

@@ -86,7 +86,7 @@ def build_watcher(
     watched_triggers = WatchedTriggers(packages, context.triggers, pauses, own_database=own_database)
     return Watcher(
         watched_triggers,
-        subscriptions_for=SubscriptionBuilder(starter, context.database),
+        subscriptions_for=SubscriptionBuilder(starter, context.store),
         stream_reader_for=stream_reader_factory(context, metrics, pace),
         pace=pace,
     )

@@ -118,7 +118,7 @@ async def _build_request(trigger: Trigger, app_id: str, event: Mapping[str, Any]
     occurrence = _build_occurrence(trigger, app_id, event, now)
     try:
         request = await ExpressionEvaluator(occurrence.data).evaluate(
-            lambda budget: build_run_request(occurrence, run_input=_form_input(occurrence), effort=budget)
+            lambda budget: build_run_request(occurrence, run_input=_form_input(occurrence), budget=budget)
         )
         check_storable(request.input)
     except (ExpressionError, NotStorableError) as error:

@@ -11,7 +11,6 @@ class UnknownTriggerError(LookupError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no trigger {name}")
-        self.name = name
 
 
 class UnknownWorkflowError(LookupError):
@@ -38,4 +37,3 @@ class EditedMeanwhileError(Exception):
 
     def __init__(self, id_: str, *, revision: int) -> None:
         super().__init__(f"{id_} was edited meanwhile and has revision {revision} now; read it again, then change it")
-        self.revision = revision

@@ -1,6 +1,5 @@
 """Trigger names: `Workflow/name`, `Workflow/name@app`, or a unique name alone."""
 
-from typing import NoReturn
 from urllib.parse import unquote
 
 from triggers.control.trigger_entry import ControlContext, TriggerEntry, declared_entry, package_entries, runtime_entry
@@ -78,7 +77,9 @@ async def _find_single(context: ControlContext, label: str, query: dict[str, obj
     ids = await context.triggers.find_runtime_ids(query, limit=MAX_NAMES_SHOWN + 1)
     if len(ids) > 1:
         raise RefusedError(f"several apps have a trigger {label}: {_join_ids(ids)}; name the app")
-    return await _find_by_id(context, ids[0], label=label) if ids else _raise_unknown(label)
+    if not ids:
+        raise UnknownTriggerError(label)
+    return await _find_by_id(context, ids[0], label=label)
 
 
 async def _find_for_app(context: ControlContext, workflow: str, name: str, app_id: str) -> TriggerEntry:
@@ -90,7 +91,7 @@ async def _find_for_app(context: ControlContext, workflow: str, name: str, app_i
 async def _find_by_id(context: ControlContext, id_: str, *, label: str) -> TriggerEntry:
     record = await context.triggers.find(id_)
     if record is None:
-        return _raise_unknown(label)
+        raise UnknownTriggerError(label)
     return runtime_entry(record)
 
 
@@ -102,10 +103,6 @@ async def _attach_record(context: ControlContext, entry: TriggerEntry) -> Trigge
 
 def _label(name: str, app_id: str | None) -> str:
     return name if app_id is None else f"{name} of {app_id}"
-
-
-def _raise_unknown(label: str) -> NoReturn:
-    raise UnknownTriggerError(label)
 
 
 def _join_ids(ids: list[str]) -> str:

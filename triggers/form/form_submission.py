@@ -46,14 +46,14 @@ class _Submission:
             self.intake.stats.record_refusal(self.target.trigger, "invalid", app_id=self.address.app, keep_note=False)
             raise
 
-    async def accept(self, values: dict[str, Any], trigger_id: str) -> Accepted:
+    async def accept(self, values: dict[str, Any], event_id: str) -> Accepted:
         event = build_event(values, self.request)
         evaluator = self.intake.evaluator(event)
         with self.intake.refusing_expressions(self.target.trigger, self.address, "not_mapped"):
             await evaluator.evaluate(lambda budget: check_app(self.target.spec, self.address, event, budget))
         run_input = None if self.target.spec.input else values
         return await self.intake.accept(
-            self.target, self.address, event, event_id=trigger_id, run_input=run_input, evaluator=evaluator
+            self.target, self.address, event, event_id=event_id, run_input=run_input, evaluator=evaluator
         )
 
 
@@ -134,6 +134,11 @@ def _thanks_redirect(address: TriggerAddress, accepted: Accepted) -> EndpointRes
 
 
 def new_delivery() -> str:
+    """Identifies a rendered page, so that a double click or a reload starts one run.
+
+    It is no CSRF token. Such a token protects a cookie or a login, and forms have neither: another site can make a
+    visitor send only what any client may send itself.
+    """
     return str(ULID())
 
 

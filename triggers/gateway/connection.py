@@ -73,9 +73,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None  # for the next head or body
         self._unread_timer: asyncio.TimerHandle | None = None
         self._unread_bytes = 0
-        self._current: Cycle | None = (
-            None  # the request that is held or served; the server keeps the last one that was sent
-        )
+        # The request that is held or served. The server's own `cycle` is the last one that the caller has sent.
+        self._current: Cycle | None = None
         self._held_request: tuple[Cycle, App] | None = None  # a request that has not started, and its app
         self._slot: RequestSlot | None = None  # of a request that started while its body still arrives
         self._body_bytes = 0

@@ -125,9 +125,9 @@ class SlotPool:
     A request whose body still arrives yields its slot to a complete one.
     """
 
-    def __init__(self, slots: int, arriving_bytes_per_place: int = ARRIVING_BYTES_PER_SLOT) -> None:
+    def __init__(self, slots: int, arriving_bytes_per_slot: int = ARRIVING_BYTES_PER_SLOT) -> None:
         self._max_slots = slots
-        self._max_arriving_bytes = slots * arriving_bytes_per_place
+        self._max_arriving_bytes = slots * arriving_bytes_per_slot
         self._arriving: dict[RequestSlot, None] = {}
         self._arriving_bytes = 0
         self._complete = 0
@@ -180,14 +180,14 @@ class ConnectionAdmission:
         max_connections: int = MAX_CONNECTIONS,
         slots: Mapping[RouteGroup, int] = SLOTS,
         max_waiting_bytes: int = MAX_WAITING_BYTES,
-        arriving_bytes_per_place: int = ARRIVING_BYTES_PER_SLOT,
+        arriving_bytes_per_slot: int = ARRIVING_BYTES_PER_SLOT,
         timeouts: ConnectionTimeouts | None = None,
     ) -> None:
         self.metrics = metrics
         self.timeouts = timeouts or ConnectionTimeouts()
         self._max_waiting_bytes = max_waiting_bytes
         self.queues = {name: WaitQueue() for name in _QUEUES}
-        self.slot_pools = {route: SlotPool(slots[route], arriving_bytes_per_place) for route in SLOTS}
+        self.slot_pools = {route: SlotPool(slots[route], arriving_bytes_per_slot) for route in SLOTS}
         self.connections = 0
         self._max_connections = max_connections
         self._spare = min(SPARE_CONNECTIONS, max_connections // 8)

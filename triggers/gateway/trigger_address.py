@@ -50,13 +50,13 @@ def trigger_not_found() -> ProblemError:
 
 
 def check_app(
-    spec: WebhookSpec | FormSpec, address: TriggerAddress, event: Any, effort: StepBudget | None = None
+    spec: WebhookSpec | FormSpec, address: TriggerAddress, event: Any, budget: StepBudget | None = None
 ) -> None:
     """Requires that `app_id: =expr` names the app in the address.
 
     A body could start another app's run otherwise.
     """
-    if is_expression(spec.app_id) and resolve_text(spec.app_id, event, effort) != address.app:
+    if is_expression(spec.app_id) and resolve_text(spec.app_id, event, budget) != address.app:
         raise trigger_not_found()
 
 

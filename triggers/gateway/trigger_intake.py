@@ -58,7 +58,7 @@ class TriggerIntake:
         try:
             with self.refusing_expressions(trigger, address, "not_mapped"):
                 request = await (evaluator or self.evaluator(event)).evaluate(
-                    lambda budget: build_run_request(occurrence, run_input=run_input, effort=budget)
+                    lambda budget: build_run_request(occurrence, run_input=run_input, budget=budget)
                 )
             # A frozen store would hold a call for longer than senders wait. After 503 the sender retries, and a run
             # that became durable after all is then found by its event id.

@@ -1,6 +1,5 @@
 """The intake of ended runs: starts the runs of triggers that wait for an end."""
 
-import logging
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -18,8 +17,6 @@ from workers.store.run_document import as_json
 from workers.store.run_store import RunStore
 from workflows.package.trigger_specs.change_spec import PROTECTED_FIELDS
 from workflows.package.trigger_specs.run_finished_spec import ANY_OUTCOME, STATES
-
-log = logging.getLogger(__name__)
 
 MAX_CHAIN_LENGTH = 10
 

@@ -113,10 +113,8 @@ class Scheduler:
         self._synced_at = now
 
     def _can_fire(self, due: DueSchedule, now: datetime) -> bool:
-        return not self._fan_out.is_running(due.id) and not self._is_for_another_scheduler(due, now)
-
-    def _is_for_another_scheduler(self, due: DueSchedule, now: datetime) -> bool:
-        return is_for_another_scheduler(due, now, self._packages, ticking_since=self._ticking_since)
+        is_elsewhere = is_for_another_scheduler(due, now, self._packages, ticking_since=self._ticking_since)
+        return not is_elsewhere and not self._fan_out.is_running(due.id)
 
     async def _fire(self, dues: Mapping[str, DueSchedule], now: datetime) -> int:
         """Returns the number of schedules that advanced."""

@@ -44,11 +44,9 @@ def parse_body(declared: DeclaredContent, headers: Mapping[str, str], raw_body: 
         if declared.cloud_event == "binary":
             event = cloud_events.read_attributes(headers)
             cloud_events.check_cloud_event(event)
-            return (
-                {**event, "data": _parse_cloud_event_data(declared.kind, raw_body)}
-                if raw_body or declared.kind == "json"
-                else event
-            )
+            if not raw_body and declared.kind != "json":
+                return event
+            return {**event, "data": _parse_cloud_event_data(declared.kind, raw_body)}
         body = _parse_kind(declared.kind, raw_body)
         if declared.cloud_event == "structured":
             cloud_events.check_cloud_event(body)

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from triggers.webhook.schemes import generic_hmac, github, shared_secrets, slack, standard_webhooks, stripe
-from triggers.webhook.schemes.signature_parts import SignatureError, Verify
+from triggers.webhook.schemes.signature_parts import Verify
 from workflows.package.trigger_specs.webhook_spec import Verification
-
-__all__ = ["SCHEMES", "SignatureError", "check_signature"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from triggers.token_bucket import TokenBuckets
 from triggers.webhook import cloud_events
 from triggers.webhook.request_content import DeclaredContent, declared_content, parse_body
 from triggers.webhook.schemes import slack
-from triggers.webhook.schemes.signature_parts import RefusalReason
-from triggers.webhook.signature_check import SCHEMES, SignatureError, check_signature
+from triggers.webhook.schemes.signature_parts import RefusalReason, SignatureError
+from triggers.webhook.signature_check import SCHEMES, check_signature
 from triggers.webhook.webhook_secrets import WebhookSecrets
 from workflows.context.expressions.bounded_expression import StepBudget
 from workflows.package.trigger_specs.webhook_spec import WebhookSpec

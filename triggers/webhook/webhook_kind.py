@@ -76,7 +76,7 @@ class WebhookKind:
         return Occurrence(trigger, app_id, f"manual:{ULID()}", now, data)
 
 
-def dedupe_source(spec: WebhookSpec) -> str | None:
+def dedupe_source(spec: WebhookSpec) -> str:
     """Describes the sources of the dedupe id, in the order of the endpoint."""
     from_scheme = _id_of_scheme(spec.verify)
     sources = [from_scheme] if from_scheme is not None else []

@@ -69,7 +69,7 @@ class StreamBench:
 
     def watcher(self, *, patience_s: float = 30.0) -> Watcher:
         # Shorter waits, the same steps: what a test waits for is that something is noticed.
-        shorter = Pace(look_every_s=0.3, patience_s=patience_s, max_await_ms=100)
+        shorter = Pace(check_interval_s=0.3, patience_s=patience_s, max_await_ms=100)
         ground = RoleContext(
             self.settings,
             self.store.database,

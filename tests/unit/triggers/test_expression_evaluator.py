@@ -53,7 +53,7 @@ async def test_an_expression_over_a_large_event_leaves_the_loop_to_others(expres
 
     for _ in range(5):
         began = time.thread_time()
-        value = await ExpressionEvaluator(LARGE).evaluate(lambda effort: evaluate(expression, LARGE, effort))
+        value = await ExpressionEvaluator(LARGE).evaluate(lambda budget: evaluate(expression, LARGE, budget))
         costs.append(time.thread_time() - began)
         assert value == expected
         if costs[-1] < MAX_LOOP_S:
@@ -66,9 +66,9 @@ async def test_all_expressions_of_an_event_share_what_they_may_cost_the_loop() -
     event = {"items": [{"x": number} for number in range(1_000)]}
     threads: list[str] = []
 
-    def work(effort: StepBudget) -> Any:
+    def work(budget: StepBudget) -> Any:
         threads.append(threading.current_thread().name)
-        return resolve("=sum(items[*].x)", event, effort)
+        return resolve("=sum(items[*].x)", event, budget)
 
     together = ExpressionEvaluator(event)
     assert [await together.evaluate(work) for _ in range(10)] == [499_500] * 10
@@ -81,7 +81,7 @@ async def test_all_expressions_of_an_event_share_what_they_may_cost_the_loop() -
 
 async def test_a_short_expression_never_leaves_the_loop() -> None:
     assert await ExpressionEvaluator(LARGE).evaluate(
-        lambda effort: (is_condition_met("text", LARGE, effort), threading.current_thread())
+        lambda budget: (is_condition_met("text", LARGE, budget), threading.current_thread())
     ) == (
         True,
         threading.main_thread(),
@@ -91,15 +91,15 @@ async def test_a_short_expression_never_leaves_the_loop() -> None:
 async def test_what_takes_too_long_in_the_thread_is_given_up() -> None:
     with pytest.raises(ExpressionError, match="too much work"):
         await ExpressionEvaluator(LARGE, EvaluationLimits(thread_cpu_s=0.0)).evaluate(
-            lambda effort: evaluate("sum(items[*].price)", LARGE, effort)
+            lambda budget: evaluate("sum(items[*].price)", LARGE, budget)
         )
 
 
 async def test_a_thread_without_time_is_reported_within_the_time_to_wait() -> None:
     release, limits = threading.Event(), EvaluationLimits(thread_wait_s=0.05)
 
-    def work(effort: StepBudget) -> bool:
-        effort.spend(MAX_LOOP_STEPS + 1)  # too much for the loop
+    def work(budget: StepBudget) -> bool:
+        budget.spend(MAX_LOOP_STEPS + 1)  # too much for the loop
         return release.wait(20)
 
     busy = asyncio.create_task(ExpressionEvaluator(LARGE, limits).evaluate(work))
@@ -113,10 +113,10 @@ async def test_a_thread_without_time_is_reported_within_the_time_to_wait() -> No
 
 @pytest.mark.parametrize(
     "spend",
-    [lambda effort: effort.spend(3_000_000), lambda effort: effort.spend_on_value(LARGE)],
+    [lambda budget: budget.spend(3_000_000), lambda budget: budget.spend_on_value(LARGE)],
     ids=["steps", "value"],
 )
 def test_what_may_be_spent_has_an_end(spend: Callable[[StepBudget], None]) -> None:
-    effort = StepBudget({"a": 1})
+    budget = StepBudget({"a": 1})
     with pytest.raises(TooMuchWorkError):
-        spend(effort)
+        spend(budget)

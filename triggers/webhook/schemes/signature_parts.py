@@ -67,12 +67,11 @@ def check_time(timestamp: str, now: datetime, tolerance: timedelta) -> None:
 
 
 def text_keys(secrets: Sequence[str]) -> list[bytes]:
-    """Returns the keys of a scheme that uses the secret's text itself."""
-    return require_keys([secret.encode("utf-8", "surrogatepass") for secret in secrets])
+    """Returns the keys of a scheme that uses the secret's text itself.
 
-
-def require_keys(keys: Iterable[bytes | None]) -> list[bytes]:
-    found = [key for key in keys if key]
+    Drops an empty secret: anyone could sign with it.
+    """
+    found = [secret.encode("utf-8", "surrogatepass") for secret in secrets if secret]
     if not found:
         raise SignatureError("unusable_secret")
     return found

@@ -51,7 +51,7 @@ async def test_a_triggers_fault_is_logged_once_and_again_when_it_changes(
         known_triggers(**one), known_triggers(**one), known_triggers(**other), known_triggers(), known_triggers(**other)
     )
 
-    pace = Pace(look_every_s=0.0)
+    pace = Pace(check_interval_s=0.0)
     watcher = Watcher(
         cast(WatchedTriggers, looks), subscriptions_for=nothing_to_read, stream_reader_for=no_keeper, pace=pace
     )

@@ -143,7 +143,7 @@ def test_an_arrived_body_takes_the_place_of_the_oldest_still_arriving() -> None:
 
 
 def test_bodies_that_arrive_hold_a_bounded_number_of_bytes() -> None:
-    crowd = admission(hooks=3, arriving_bytes_per_place=1_000)
+    crowd = admission(hooks=3, arriving_bytes_per_slot=1_000)
     first, first_place = admit(crowd, "hooks", 1_000)
     second, second_place = admit(crowd, "hooks", 1_000)
     assert first_place is not None

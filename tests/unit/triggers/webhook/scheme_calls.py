@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from triggers.webhook.signature_check import SCHEMES, SignatureError
+from triggers.webhook.schemes.signature_parts import SignatureError
+from triggers.webhook.signature_check import SCHEMES
 from workflows.package.trigger_specs.webhook_spec import Scheme, Verification
 
 NOW = datetime(2026, 3, 29, 1, 0, tzinfo=UTC)

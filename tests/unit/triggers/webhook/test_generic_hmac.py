@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.triggers.property_settings import without_deadline
 from tests.unit.triggers.webhook.scheme_calls import NOW_S, refusal_reason, verify_call
 from triggers.webhook.schemes.generic_hmac import signed_bytes
-from triggers.webhook.signature_check import SignatureError
+from triggers.webhook.schemes.signature_parts import SignatureError
 
 SECRET = "a secret of ours"
 BODY = b'{"n": 1.0}'

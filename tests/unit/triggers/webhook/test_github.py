@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.unit.triggers.property_settings import without_deadline
 from tests.unit.triggers.webhook import scheme_calls
-from triggers.webhook.signature_check import SignatureError
+from triggers.webhook.schemes.signature_parts import SignatureError
 
 SECRET = "It's a Secret to Everybody"
 BODY = b"Hello, World!"

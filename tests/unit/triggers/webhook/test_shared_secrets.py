@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.unit.triggers.property_settings import without_deadline
 from tests.unit.triggers.webhook.scheme_calls import refusal_reason, verify_call
-from triggers.webhook.signature_check import SignatureError
+from triggers.webhook.schemes.signature_parts import SignatureError
 from workflows.package.trigger_specs.webhook_spec import Scheme
 
 SECRET = "s3cret: ü"

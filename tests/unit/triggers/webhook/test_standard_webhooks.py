@@ -12,8 +12,8 @@ from standardwebhooks import Webhook
 
 from tests.unit.triggers.property_settings import without_deadline
 from tests.unit.triggers.webhook import scheme_calls
+from triggers.webhook.schemes.signature_parts import SignatureError
 from triggers.webhook.schemes.standard_webhooks import decode_secret, sign
-from triggers.webhook.signature_check import SignatureError
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_" + base64.b64encode(b"another secret of some length").decode()
