@@ -33,6 +33,9 @@ PAGES = sorted(
 KNOWN_HOSTS = {"127.0.0.1", "localhost", "keepachangelog.com", "api.example.com", "rates.example.com"}
 KNOWN_HOSTS |= {"flows.example.com", "prometheus.example.com"}
 PACKAGE_FOLDERS = ("accounting", "workflows", "workers", "triggers", "ops")
+# Files and folders of a reader's own.
+READERS_FILES = {"flows/", "secrets/", "workflows/Morning/tools/read_numbers.py"}
+READERS_FILES |= {"workflows.Refunds.tools.helper", "workflows._shared.helper"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,14 @@ def shell_commands(page: Path) -> Iterator[list[str]]:
 def commands_in(page: Path, program: str) -> Iterator[list[str]]:
     yield from (words for words in shell_commands(page) if words[0] == program)
     yield from (span.split() for span in code_spans(page) if span.startswith(f"{program} "))
+
+
+@cache
+def paths() -> frozenset[str]:
+    """Every file and folder of the repository's code and documents, from its root; folders end with a slash."""
+    folders = [ROOT / name for name in (*PACKAGE_FOLDERS, "tests", "benchmarks", "docs")]
+    found = [*folders, *ROOT.glob("*.py"), *(path for folder in folders for path in folder.rglob("*"))]
+    return frozenset(f"/{path.relative_to(ROOT).as_posix()}{'/' * path.is_dir()}" for path in found)
 
 
 def slug(heading: str) -> str:
@@ -138,6 +149,15 @@ def test_tests_that_are_named_exist(page: Path) -> None:
     for path, name in re.findall(r"\b(tests/[\w/]+\.py)::(\w+)", read(page)):
         assert (ROOT / path).is_file(), path
         assert re.search(rf"^(async )?def {name}\(", read(ROOT / path), re.MULTILINE), f"{path}::{name}"
+
+
+def test_files_folders_and_modules_that_are_named_exist(page: Path) -> None:
+    for name in set(code_spans(page)) - READERS_FILES:
+        if re.fullmatch(r"[\w.-]+(?:/[\w.-]+)*(?:/|\.py)", name):
+            assert any(path.endswith(f"/{name}") for path in paths()), name
+        elif re.fullmatch(rf"(?:{'|'.join(PACKAGE_FOLDERS)})(?:\.(?!ya?ml$|json$)\w+)+", name):
+            module = f"/{name.replace('.', '/')}"
+            assert {f"{module}.py", f"{module}/"} & paths(), name
 
 
 def test_settings_that_are_named_exist(page: Path) -> None:

@@ -1,6 +1,6 @@
 """Data files of a package: JSON and YAML, read within bounds.
 
-Notes tell what their syntax drops.
+What their syntax drops silently, such as the first of two equal keys, becomes a note.
 """
 
 import json

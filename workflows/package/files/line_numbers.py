@@ -67,7 +67,7 @@ class LineIndex:
         found = [self._walk(start, path) for start in starts]
         if isinstance(self._root, yaml.SequenceNode) and "[" in path:  # the file is a bare list
             found.append(self._walk(self._root, path[path.find("[") :]))
-        line, _ = min(found, key=lambda each: each[1])
+        line, _ = min(found, key=lambda walked: walked[1])
         return line
 
     def _walk(self, node: yaml.Node, path: str) -> tuple[int | None, int]:

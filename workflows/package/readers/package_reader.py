@@ -28,7 +28,7 @@ from workflows.package.trigger_specs.trigger_spec import TriggerSpec
 class PackageReader:
     """Reads a package.
 
-    `files` become the used ones: of two alternative files the pattern decides.
+    `files` are those in use: of two alternative files the pattern selects one.
     """
 
     def __init__(self, folder: Path, files: Mapping[str, PackageFile], findings: Findings) -> None:

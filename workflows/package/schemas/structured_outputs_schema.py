@@ -44,7 +44,7 @@ def _model_schema() -> Schema:
             "type": {"enum": ["model", "literal", "union"]},
             "description": nullable_text("Description for the model"),
             "fields": by_name(ref("field")),
-            "required": names("The fields that must be there; the others may be null"),
+            "required": names("The required fields; the others may be null"),
             "values": {"type": ["array", "null"], "description": "Of a literal"},
             "variants": items(either({"type": ["string", "null"]}, ref("field"))),
         },
@@ -57,9 +57,9 @@ def structured_outputs_schema() -> Schema:
     registry = either(
         by_name({"type": ["string", "null"]}),
         items(entry),
-        description="Which agent answers with which model; its answers are checked, and it gets one second chance",
+        description="The model of each agent's replies; after an invalid reply the agent is asked once more",
     )
     fields = {**VERSION_FIELDS, "models": models, "registry": registry}
     wrapped = {"type": ["object", "null"], "properties": fields, "description": "The same content, wrapped"}
-    body = mapping("What agents answer with", {**fields, "structured_outputs": wrapped})
+    body = mapping("The models of agents' replies", {**fields, "structured_outputs": wrapped})
     return {**body, "definitions": {"field": _field_schema(), "model": _model_schema()}}

@@ -26,7 +26,7 @@ SPEC_BY_TYPE: dict[str, type[TriggerSpec]] = {
 
 
 def canonical_type(name: str) -> str:
-    """Return the stored type of a name that authors may write, such as schedule for cron."""
+    """Returns the stored type of a name that authors may write, such as schedule for cron."""
     return str(SPEC_BY_TYPE[name].model_fields["type"].default)
 
 

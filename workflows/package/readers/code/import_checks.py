@@ -149,9 +149,9 @@ def _find_missing_fault(statement: Import, *, is_lenient: bool) -> str | None:
 
 
 def _may_be_package_name(statement: Import, file: Path) -> bool:
-    """Returns whether `from .
+    """Returns whether a relative import may take a name instead of a module.
 
-    import LIMIT` may import a name of `__init__.py` instead of a module.
+    `from . import LIMIT` takes it from `__init__.py`.
     """
     above, _, _ = statement.module.rpartition(".")
     folders = [] if above.strip(".") else list(file.parents)[len(above) : len(above) + 1]

@@ -72,12 +72,10 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class ParsedCode:
-    """The facts about a module. `names`: its top-level definitions.
+    """The facts about a module.
 
-    `fault`: why it cannot be parsed.
-
-    `extends_path`: it uses sys.path. `ui_tools`: the literal tool ids with which it asks people. `plain_functions`:
-    functions that never receive the context.
+    `names`: its top-level definitions. `fault`: why it cannot be parsed. `extends_path`: it uses sys.path. `ui_tools`:
+    the literal tool ids with which it asks people. `plain_functions`: functions that never receive the context.
     """
 
     names: frozenset[str] = frozenset()
@@ -199,10 +197,9 @@ def _iter_ui_tools(tree: ast.Module) -> Iterator[str]:
 
 
 def _iter_statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
-    """Yields every statement, its scope, and whether it runs at load.
+    """Yields every statement, whether it is in the module's scope, and whether it runs at load.
 
-    The second value tells whether it is in the module's own scope. It skips expressions, which are far more and contain
-    neither imports nor definitions.
+    Skips expressions: there are far more of them, and they contain neither imports nor definitions.
     """
     pending: list[tuple[ast.stmt, bool, bool]] = [(statement, True, True) for statement in reversed(tree.body)]
     while pending:
@@ -218,10 +215,7 @@ def _iter_statements(tree: ast.Module) -> Iterator[tuple[ast.stmt, bool, bool]]:
 
 
 def _iter_bodies(statement: ast.stmt, *, at_load: bool) -> Iterator[tuple[list[ast.stmt], bool]]:
-    """Yields the blocks of a statement.
-
-    The second value tells whether the block certainly runs, unguarded, with the statement.
-    """
+    """Yields the blocks of a statement, and whether each certainly runs with it, unguarded."""
     guarded = at_load and isinstance(statement, ast.If) and _is_false_at_load(statement.test)
     if isinstance(statement, ast.Try | ast.TryStar):
         guarded = any(_catches_import_errors(handler) for handler in statement.handlers)

@@ -27,12 +27,7 @@ _POST_WORDS = frozenset({"", "post", "after"})
 def read_rules(
     section: Section, *, agents: frozenset[str], declared_types: DeclaredTypes, pattern: Pattern = "DefaultPattern"
 ) -> tuple[Rule, ...]:
-    """Reads the rules.
-
-    `ag2_network` takes the first unconditional rule and asks no model.
-
-    `declared_types`: the names that a condition in words may use.
-    """
+    """Reads the rules. `declared_types`: the names that a condition in words may use."""
     is_strict = pattern == "ag2_network"
     ranked_rules = [
         _read_rule(entry, agents, allows_model=not is_strict, declared_types=declared_types)
