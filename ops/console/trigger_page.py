@@ -67,5 +67,5 @@ def _action_path(entry: TriggerEntry, action: str, app_id: str | None) -> str:
 def _with_secret_states(outlook: Mapping[str, Any]) -> Mapping[str, Any]:
     """Report problems without naming the environment: the gateway's own is the one that counts."""
     secrets: Sequence[Mapping[str, Any]] = outlook.get("secrets") or ()
-    texts = [f"{each['secret']}  {each['problem']}" if each["problem"] else each["secret"] for each in secrets]
+    texts = [f"{state['secret']}  {state['problem']}" if state["problem"] else state["secret"] for state in secrets]
     return {**outlook, "secrets": texts} if secrets else outlook

@@ -82,7 +82,7 @@ def _check_majority_write(client: Client, database: str) -> Check:
     started = time.monotonic()
     try:
         probes = client[database].get_collection("doctor_probes", write_concern=concern)
-        probe = (probes.insert_one({"_id": uuid.uuid4().hex})).inserted_id
+        probe = probes.insert_one({"_id": uuid.uuid4().hex}).inserted_id
         took_ms = (time.monotonic() - started) * 1000
         probes.delete_one({"_id": probe})
     except (PyMongoError, ValueError) as error:

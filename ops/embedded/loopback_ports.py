@@ -18,7 +18,7 @@ def find_free_port(preferred: int | None = None) -> int:
 
 def _try_bind(port: int) -> int:
     with socket.socket() as probe:
-        # As the servers do it: a port whose old connections are in TIME_WAIT is free.
+        # As the servers do: a port whose old connections are in TIME_WAIT counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((LOOPBACK, port))
@@ -40,7 +40,7 @@ async def is_port_open(port: int) -> bool:
     try:
         async with asyncio.timeout(1):
             _, writer = await asyncio.open_connection(LOOPBACK, port)
-    except OSError:  # TimeoutError is one
+    except OSError:  # includes TimeoutError
         return False
     writer.close()
     with suppress(OSError):

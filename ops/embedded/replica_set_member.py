@@ -1,8 +1,8 @@
-"""A stopped replica set of one is reconfigured for a changed port.
+"""The member of the replica set of one: its configuration is rewritten when its port has changed.
 
-A mongod whose own address is not in its configuration connects to the address that is, to see whether it is
-itself. If another process has that port and stays silent, this takes 30 s. So the configuration is changed
-first, as MongoDB's manual does it for an unavailable set: by a mongod that runs alone on the same files.
+A mongod that does not find its own address in its configuration connects to the configured one, to check whether that
+is itself. If another process has that port and never answers, this takes 30 s. Therefore the configuration is changed
+before the start, as MongoDB's manual does for an unavailable set: by a standalone mongod on the same files.
 """
 
 import asyncio
@@ -22,16 +22,19 @@ _TIMEOUT_S = 20.0
 
 
 def has_stopped_cleanly(folder: Path) -> bool:
-    """After a kill, running alone would skip what is in the oplog but not in the data yet: then it is not done."""
+    """Returns whether the last mongod was shut down, not killed.
+
+    After a kill, a standalone mongod would skip writes that are in the oplog but not in the data files yet.
+    """
     lock = folder / "mongod.lock"
     return lock.exists() and lock.stat().st_size == 0
 
 
 def direct_client(port: int) -> AsyncMongoClient[dict[str, Any]]:
-    """One server and short waits.
+    """Returns a client of one server, with short timeouts.
 
-    PyMongo leaves a socket open when it is closed while a monitor connects: hence one monitor, that only polls,
-    and connections that outlive the selection.
+    PyMongo leaks a socket when it is closed while a monitor connects. Hence there is one monitor, which only polls, and
+    connecting may take longer than the selection of a server.
     """
     return AsyncMongoClient(
         LOOPBACK,
@@ -51,14 +54,17 @@ async def is_own_server(admin: AsyncDatabase[dict[str, Any]], folder: Path) -> b
 
 
 async def move_member(argv: Sequence[str], *, folder: Path, port: int, log: Path, lock_fd: int) -> None:
-    """`argv` starts a mongod without a replica set on `port`. If it fails, the ordinary start is slow, not wrong."""
-    alone = await start_child(argv, death_signal="TERM", output=log, inherited_fds=(lock_fd,))
+    """Rewrites the configuration with `argv`, a standalone mongod on `port`.
+
+    If this fails, the ordinary start still succeeds, but slowly.
+    """
+    standalone = await start_child(argv, death_signal="TERM", output=log, inherited_fds=(lock_fd,))
     try:
         with suppress(PyMongoError, TimeoutError):
             async with asyncio.timeout(_TIMEOUT_S):
                 await _rewrite_config(port, folder)
     finally:
-        await stop_child(alone, grace_s=_TIMEOUT_S)
+        await stop_child(standalone, grace_s=_TIMEOUT_S)
 
 
 async def _rewrite_config(port: int, folder: Path) -> None:

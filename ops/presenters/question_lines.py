@@ -91,7 +91,7 @@ def answer_command_line(run_id: str, question: QuestionFields) -> str:
     return " ".join([command, *(f"--response {shlex.quote(f'{tool}.{key}')}=…" for key in keys)])
 
 
-def waiting_text(numbers: Any) -> str:
+def waiting_text(numbers: Sequence[int]) -> str:
     """`question 1 waits`, `questions 1 and 3 wait`."""
     texts = [str(number) for number in numbers]
     if len(texts) == 1:

@@ -56,6 +56,6 @@ async def _count_calls(database: Any, calls: "UsageFilter") -> int:
 
 
 async def _resend_calls(database: Any, calls: "UsageFilter", report_progress: ReportProgress) -> int:
-    from accounting.billing.ledger_export import resend_rows as put_into_outbox
+    from accounting.billing.ledger_export import resend_rows
 
-    return await put_into_outbox(database, calls, on_progress=report_progress)
+    return await resend_rows(database, calls, on_progress=report_progress)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from accounting.budgets.budget import format_usd
+from accounting.budgets.budget import format_amount, format_usd
 from ops.cli.command import command
 from ops.cli.completion import complete_with, find_apps
 from ops.cli.database_session import with_database
 from ops.cli.output import exit_with_error, json_option, print_json, print_table
 from ops.cli.text_grid import GAP, GridColumn, fit_columns, grid_lines, total_width
 from ops.presenters.amounts import draw_bar, format_count, format_percent, format_short_count
-from ops.presenters.budget_text import WARNING_SHARE, format_usd_for_limit
+from ops.presenters.budget_text import WARNING_SHARE, describe_consequence, describe_limit, format_usd_for_limit
 from ops.presenters.printable_text import to_printable
 from ops.presenters.times import format_duration, format_moment, format_utc
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from ops.cli.output import Terminal
 
 MAX_APPS = 5
+MIN_BAR = 8
+MAX_BAR = 30
+_DROP_ORDER = ("left", "reserved", "rejected", "spent", "ends in")
 
 BUDGET_ID_ARGUMENT = click.argument("budget_id", metavar="ID")
 
@@ -105,8 +108,6 @@ def show_budget(budget_id: str, as_json: bool) -> None:
 def budget_lines(
     stored: "StoredBudget", statuses: "Sequence[BudgetStatus]", terminal: "Terminal", *, now: datetime
 ) -> Iterator[str]:
-    from ops.presenters.budget_text import describe_consequence, describe_limit
-
     budget = stored.budget
     yield terminal.style(budget.id, bold=True)
     yield describe_limit(budget)
@@ -123,9 +124,6 @@ def budget_lines(
 
 
 def _status_lines(status: "BudgetStatus", terminal: "Terminal", now: datetime) -> Iterator[str]:
-    from accounting.budgets.budget import format_amount
-    from ops.presenters.budget_text import format_usd_for_limit
-
     if status.start is None:  # a window per run: every run counts for itself
         if status.rejections_total:
             yield f"refused calls: {status.rejections_total:,} in all"
@@ -148,11 +146,6 @@ def _status_lines(status: "BudgetStatus", terminal: "Terminal", now: datetime) -
 
 def _format_cell(value: Any) -> Any:
     return format_moment(value) if isinstance(value, datetime) else value
-
-
-MIN_BAR = 8
-MAX_BAR = 30
-_DROP_ORDER = ("left", "reserved", "rejected", "spent", "ends in")
 
 
 def budget_table_lines(

@@ -1,6 +1,5 @@
 """`unattended packages`: the packages on disk, their verdicts and findings."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -49,7 +48,11 @@ def list_packages(as_json: bool) -> None:
         }
         for inspection, started in _inspect_packages()
     ]
-    _print_rows(as_json, "Packages", rows)
+    if as_json:
+        print_json(rows)
+        return
+    columns = list(rows[0]) if rows else ["nothing found"]
+    print_table("Packages", columns, [list(row.values()) for row in rows])
 
 
 @packages.command("show", examples=["unattended packages show DailyDigest"], related=["validate", "packages list"])
@@ -86,15 +89,6 @@ def _inspect_packages() -> list[tuple[Inspection, Package | None]]:
     return [
         (add_unmet_needs(inspection, settings, workflows=names), started.get(inspection.folder)) for inspection in found
     ]
-
-
-def _print_rows(as_json: bool, title: str, rows: Sequence[dict[str, Any]]) -> None:
-    if as_json:
-        print_json(list(rows))
-        return
-    columns = list(rows[0]) if rows else ["nothing found"]
-    cells = [[", ".join(value) if isinstance(value, list) else value for value in row.values()] for row in rows]
-    print_table(title, columns, cells)
 
 
 packages.add_command(

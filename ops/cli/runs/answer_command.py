@@ -19,13 +19,11 @@ from ops.presenters.question_lines import answer_result_text, single_question_li
 from workers.control.change_result import RefusedError, RunNotFoundError
 from workers.control.open_questions import is_named, question_key, question_name, waiting_questions
 
-QuestionFields = Mapping[str, Any]
-
-
 if TYPE_CHECKING:
     from workers.control.run_answers import AnswerResult
     from workers.settings import Settings
 
+QuestionFields = Mapping[str, Any]
 Responses = dict[str, dict[str, Any]]
 AnswerFields = dict[str, Any]
 
@@ -83,7 +81,7 @@ def answer(run_id: str, question: int | str | None, as_json: bool, message: str 
 
 
 def _send(run_id: str, fields: AnswerFields) -> "AnswerResult":
-    return with_database(lambda database, settings: _give_answer(database, settings, run_id, fields), redis=True)
+    return with_database(lambda database, settings: _submit(database, settings, run_id, fields), redis=True)
 
 
 def _print_answer(answered: "AnswerResult", *, as_json: bool) -> None:
@@ -195,9 +193,8 @@ async def _find_waiting_run(database: Any, run_ref: str) -> dict[str, Any]:
     return as_json(run)
 
 
-async def _give_answer(database: Any, settings: "Settings", run_ref: str, fields: Mapping[str, Any]) -> "AnswerResult":
-    from workers.control.run_answers import InvalidAnswerError
-    from workers.control.run_answers import submit_answer as give_answer
+async def _submit(database: Any, settings: "Settings", run_ref: str, fields: Mapping[str, Any]) -> "AnswerResult":
+    from workers.control.run_answers import InvalidAnswerError, submit_answer
     from workers.control.run_ids import resolve_run_id
     from workers.store.run_store import RunStore
 
@@ -206,7 +203,7 @@ async def _give_answer(database: Any, settings: "Settings", run_ref: str, fields
     waiting = waiting_questions(await store.find(run_id) or {"state": None})
     async with open_wakeups(settings) as wakeups:
         try:
-            return await give_answer(store, wakeups, run_id, **with_choice_as_text(waiting, fields))
+            return await submit_answer(store, wakeups, run_id, **with_choice_as_text(waiting, fields))
         except InvalidAnswerError as error:
             raise click.UsageError(str(error)) from None
 

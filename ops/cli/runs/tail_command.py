@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.text import Text
@@ -24,10 +24,6 @@ from workers.store.run_order import ORDER_PREFIX
 MAX_TEXT_CHARACTERS = 100
 _STYLES = {RunState.SUCCEEDED.value: GOOD, RunState.NEEDS_HUMAN.value: WARNING}
 Facts = Mapping[str, Any]
-
-
-if TYPE_CHECKING:
-    from workers.control.run_events import RunEvent
 
 
 @command(
@@ -69,7 +65,7 @@ async def _follow(database: Any, run_id: str | None, as_json: bool, **options: A
     return state
 
 
-async def _run_events(database: Any, run_id: str | None, **options: Any) -> "AsyncIterator[RunEvent]":
+async def _run_events(database: Any, run_id: str | None, **options: Any) -> AsyncIterator[RunEvent]:
     from workers.control.run_ids import resolve_run_id
     from workers.control.run_tail import follow_all, follow_run, read_store_time
     from workers.store.run_store import RunStore

@@ -96,10 +96,10 @@ def _nothing_text(plan: "BackfillPlan", start: datetime, end: datetime) -> str:
 
 
 def _print_preview(plan: "BackfillPlan", nothing_text: str, *, as_json: bool) -> None:
-    from triggers.control.backfill_control import backfill_json as plan_as_json
+    from triggers.control.backfill_control import backfill_json
 
     if as_json:
-        print_json({"dry_run": True, **plan_as_json(plan)})
+        print_json({"dry_run": True, **backfill_json(plan)})
         return
     if nothing_text:
         click.echo(nothing_text)

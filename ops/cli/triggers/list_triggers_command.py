@@ -95,10 +95,12 @@ def _package_triggers(trigger_filter: "TriggerFilter") -> list[dict[str, Any]]:
 
 
 def _trigger_cells(row: Mapping[str, Any]) -> list[Any]:
+    # An empty cell if it has no app, as a text in a pipe would read as the name of one.
+    apps = apps_text(row, max_apps=MAX_APPS_SHOWN) if row["apps"] or row["apps_from"] else ""
     return [
         row["trigger_id"],
         row["type"],
-        apps_text(row, max_apps=MAX_APPS_SHOWN),
+        apps,
         row["state"],
         state_reason(row, inactive=inactive_reason(row)),
         format_moment(row["last_fired_at"]),

@@ -11,6 +11,7 @@ from ops.cli.database_session import with_database
 from ops.cli.exit_codes import EXIT_FAILURE, EXIT_USAGE
 from ops.cli.output import exit_with_error
 from workers.control.change_result import RefusedError
+from workers.settings import Settings
 
 if TYPE_CHECKING:
     from triggers.control.trigger_entry import ControlContext
@@ -42,7 +43,6 @@ def with_triggers(work: "Callable[[ControlContext], Awaitable[T]]") -> T:
 def with_acceptance(work: "Callable[[RoleContext], Awaitable[T]]") -> T:
     """Run `work` with a broker; the wake-ups of its runs are sent before the command ends."""
     from triggers.role_context import open_role_context
-    from workers.settings import Settings
 
     async def work_in_context(_database: object, settings: Settings) -> T:
         async with open_role_context(settings) as context:

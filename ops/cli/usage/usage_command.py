@@ -113,15 +113,15 @@ def _print_usage(options: Mapping[str, Any], usage_filter: "UsageFilter", *, as_
 
     keys = field_names(options["by"])
     found = with_database(lambda database, _: usage_totals(database, keys, usage_filter))
-    bill = make_usage_report(found, options["by"], sort=options["sort"], limit=options["limit"])
+    report = make_usage_report(found, options["by"], sort=options["sort"], limit=options["limit"])
     if as_json:
-        print_json([row.as_json() for row in bill.rows])
+        print_json([row.as_json() for row in report.rows])
     elif options["as_csv"]:
-        _print_csv(bill)
+        _print_csv(report)
     elif options["chart"] or sys.stdout.isatty():
-        _print_chart(bill, usage_filter, chart=options["chart"] is not False)
+        _print_chart(report, usage_filter, chart=options["chart"] is not False)
     else:
-        _print_plain(bill)
+        _print_plain(report)
     if as_json or options["as_csv"]:
         return
     if not found:
@@ -134,36 +134,36 @@ def _print_usage(options: Mapping[str, Any], usage_filter: "UsageFilter", *, as_
         click.echo(warning, err=True)
 
 
-def _print_csv(bill: UsageReport) -> None:
+def _print_csv(report: UsageReport) -> None:
     from accounting.infra.csv_lines import format_csv_lines
     from accounting.usage import UsageTotals
 
-    names = [*field_names(bill.names), *UsageTotals().as_json()]
-    click.echo("".join(format_csv_lines(names, (row.as_json() for row in bill.rows))), nl=False)
+    names = [*field_names(report.names), *UsageTotals().as_json()]
+    click.echo("".join(format_csv_lines(names, (row.as_json() for row in report.rows))), nl=False)
 
 
-def _print_chart(bill: UsageReport, usage_filter: "UsageFilter", *, chart: bool) -> None:
+def _print_chart(report: UsageReport, usage_filter: "UsageFilter", *, chart: bool) -> None:
     from ops.cli.output import current_terminal
     from ops.cli.usage.usage_table import usage_table_lines, usage_title
 
-    if not bill.rows:
+    if not report.rows:
         return
     terminal = current_terminal()
-    title = terminal.style(usage_title(bill, usage_filter, chart=chart), italic=True)
-    terminal.print("\n".join([title, *usage_table_lines(bill, terminal, chart=chart)]))
+    title = terminal.style(usage_title(report, usage_filter, chart=chart), italic=True)
+    terminal.print("\n".join([title, *usage_table_lines(report, terminal, chart=chart)]))
 
 
-def _print_plain(bill: UsageReport) -> None:
+def _print_plain(report: UsageReport) -> None:
     columns = ["calls", "input", "cached", "output", "missing", "USD"]
     rows = [
         [
-            *(row.key[name] for name in field_names(bill.names)),
+            *(row.key[name] for name in field_names(report.names)),
             *(row.calls, row.input_tokens, row.cached_input_tokens, row.output_tokens, row.missing),
             format_exact_usd(row.cost_usd),
         ]
-        for row in bill.rows
+        for row in report.rows
     ]
-    print_table("Usage", [*bill.names, *columns], rows)
+    print_table("Usage", [*report.names, *columns], rows)
 
 
 def verify_totals(*, as_json: bool) -> None:

@@ -33,18 +33,20 @@ _COUNTS: "Sequence[tuple[str, Callable[[Row], int]]]" = (
 )
 
 
-def usage_table_lines(bill: UsageReport, terminal: "Terminal", *, chart: bool) -> Iterator[str]:
-    total = sum_totals([*bill.rows, *bill.rest])
-    rest = [sum_totals(bill.rest)] if bill.rest else []
-    rows = [*bill.rows, *rest, total]
-    columns = [*_key_columns(bill, terminal), *_count_columns(rows, total), _usd_column(rows)]
+def usage_table_lines(report: UsageReport, terminal: "Terminal", *, chart: bool) -> Iterator[str]:
+    total = sum_totals([*report.rows, *report.rest])
+    rest = [sum_totals(report.rest)] if report.rest else []
+    rows = [*report.rows, *rest, total]
+    columns = [*_key_columns(report, terminal), *_count_columns(rows, total), _usd_column(rows)]
     room = terminal.width
     if chart:
-        columns.append(_cost_share_column(bill, rows, total))
+        columns.append(_cost_share_column(report, rows, total))
         room -= len(GAP) + MIN_BAR
     columns = [*fit_columns(columns, room, _DROP_ORDER)]
     title, *lines = grid_lines(columns, unicode=terminal.has_unicode)
-    bars = _bars(bill, terminal.width - total_width(columns) - len(GAP), unicode=terminal.has_unicode) if chart else []
+    bars = (
+        _bars(report, terminal.width - total_width(columns) - len(GAP), unicode=terminal.has_unicode) if chart else []
+    )
     yield terminal.style(title.rstrip(), bold=True)
     for index, line in enumerate(lines[:-1]):
         bar = bars[index] if index < len(bars) else ""
@@ -52,11 +54,11 @@ def usage_table_lines(bill: UsageReport, terminal: "Terminal", *, chart: bool) -
     yield terminal.style(lines[-1].rstrip(), bold=True)
 
 
-def _key_columns(bill: UsageReport, terminal: "Terminal") -> Iterator[GridColumn]:
-    max_width = max(terminal.width * 3 // (10 * len(bill.names)), 10)
-    rest = [f"{'…' if terminal.has_unicode else '...'} {format_count(len(bill.rest))} more"] if bill.rest else []
-    for index, name in enumerate(bill.names):
-        cells = [to_printable(str(row.key[FIELDS[name]])) for row in bill.rows]
+def _key_columns(report: UsageReport, terminal: "Terminal") -> Iterator[GridColumn]:
+    max_width = max(terminal.width * 3 // (10 * len(report.names)), 10)
+    rest = [f"{'…' if terminal.has_unicode else '...'} {format_count(len(report.rest))} more"] if report.rest else []
+    for index, name in enumerate(report.names):
+        cells = [to_printable(str(row.key[FIELDS[name]])) for row in report.rows]
         last = [*rest, "total"] if index == 0 else [""] * (len(rest) + 1)
         yield GridColumn(name, [*cells, *last], is_right_aligned=False, max_width=max_width)
 
@@ -76,35 +78,35 @@ def _usd_column(rows: "Sequence[Row]") -> GridColumn:
     return GridColumn("USD", [format_usd(row.cost_usd, decimals) + mark for row, mark in zip(rows, marks, strict=True)])
 
 
-def _cost_share_column(bill: UsageReport, rows: "Sequence[Row]", total: "Row") -> GridColumn:
+def _cost_share_column(report: UsageReport, rows: "Sequence[Row]", total: "Row") -> GridColumn:
     """Share of the known cost; a row without a price has none."""
-    total_amount = _bar_amount(bill, total)
+    total_amount = _bar_amount(report, total)
     shares = [
         ""
-        if bill.is_by_cost and row.cost_usd is None
-        else format_percent(_bar_amount(bill, row) / total_amount if total_amount else 0.0)
+        if report.is_by_cost and row.cost_usd is None
+        else format_percent(_bar_amount(report, row) / total_amount if total_amount else 0.0)
         for row in rows[:-1]
     ]
     return GridColumn("share", [*shares, ""])
 
 
-def _bars(bill: UsageReport, room: int, *, unicode: bool) -> list[str]:
-    amounts = [_bar_amount(bill, row) for row in bill.rows]
+def _bars(report: UsageReport, room: int, *, unicode: bool) -> list[str]:
+    amounts = [_bar_amount(report, row) for row in report.rows]
     largest = max(amounts, default=0) or 1
     return [draw_bar(amount / largest, min(room, MAX_BAR), unicode=unicode) for amount in amounts]
 
 
-def _bar_amount(bill: UsageReport, row: "Row") -> int:
-    return row.cost_nano_usd if bill.is_by_cost else total_tokens(row)
+def _bar_amount(report: UsageReport, row: "Row") -> int:
+    return row.cost_nano_usd if report.is_by_cost else total_tokens(row)
 
 
-def usage_title(bill: UsageReport, usage_filter: "UsageFilter", *, chart: bool) -> str:
+def usage_title(report: UsageReport, usage_filter: "UsageFilter", *, chart: bool) -> str:
     since, until = format_utc(usage_filter.since), format_utc(usage_filter.until)
     span = f"since {since}" if since else "all time"
     if until:
         span = f"{since} to {until}" if since else f"until {until}"
-    bars = f"; bars are {'USD' if bill.is_by_cost else 'tokens'}" if chart else ""
-    return f"Usage by {' and '.join(bill.names)}, {span}{bars}"
+    bars = f"; bars are {'USD' if report.is_by_cost else 'tokens'}" if chart else ""
+    return f"Usage by {' and '.join(report.names)}, {span}{bars}"
 
 
 def usage_warnings(total: "UsageTotals") -> Iterator[str]:

@@ -28,7 +28,7 @@ def test_without_marked_errors_it_is_the_last_line() -> None:
 
 def test_words_are_short() -> None:
     assert len(last_error_line("x" * 100_000)) == 300
-    assert last_error_line("") == "it said nothing"
+    assert last_error_line("") == "it logged nothing"
 
 
 def test_words_of_earlier_starts_do_not_count(tmp_path: Path) -> None:
