@@ -25,10 +25,10 @@ from workflows.chat.questions.question import (
     QuestionContent,
     find_awaited_keys,
     keys_with_choice,
+    make_question_id,
     matches_choices,
     shorten_storable,
 )
-from workflows.chat.questions.question import make_question_id as bound_id
 from workflows.context.state.standing_answers import find_standing_answer
 
 log = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class PackageCall:
         return copy.deepcopy(dict(response))
 
     def ask_with_result(self, result: Any) -> None:
-        """Asks about the result of a function for people that asked no question itself."""
+        """Asks a person about the result of a function that needs an answer and asked none itself."""
         if self.needs_answer and not self.has_asked:
             try:
                 self.ask(self.function, result)
@@ -212,7 +212,7 @@ class PackageCall:
             agent=None if live is None else live.agent,
             turn=turn,
             text=f"{self.function or 'a step of the package'} waits for a person",
-            id=bound_id(*call, tool, digests["payload"], nth),
+            id=make_question_id(*call, tool, digests["payload"], nth),
             tool=shorten_storable(tool, MAX_NAME_CHARACTERS),
             function=self.function or None,
             arguments=content.arguments,
