@@ -139,7 +139,7 @@ def _call_function(function: Callable[..., Any], positional: tuple[Any, ...], ke
 
 
 async def _run_on_loop(start: Callable[[], Awaitable[Any]], invocation: _Invocation) -> Any:
-    """Awaits in an own task: a function that swallows cancellation blocks nothing."""
+    """Awaits in a task of its own: a function that swallows cancellation blocks nothing."""
     task = asyncio.create_task(_await_guarded(start), context=invocation.context)
     try:
         await asyncio.wait((task,), timeout=invocation.timeout_s)
@@ -149,7 +149,7 @@ async def _run_on_loop(start: Callable[[], Awaitable[Any]], invocation: _Invocat
     if not task.done():
         await _cancel_repeatedly(task, invocation)
         return _timeout_failure(invocation)
-    # the function may have cancelled its own task and returned before that took effect
+    # The function may have cancelled its own task and returned before that took effect.
     return _Failure(asyncio.CancelledError()) if task.cancelled() else task.result()
 
 

@@ -50,10 +50,10 @@ class PersonNeeded(BaseException):
 class PackageCall:
     """One call of a package's function.
 
-    `position` is its place in its turn, `arguments` are those the model sent. `needs_answer`: of a user interface,
-    which is useless without a person's answer. `chat` is set where there is no turn. `is_over`: it has returned or was
-    given up; what it has begun may continue. `stop_error` is why the chat must end. `answers` are those given to this
-    call, `used_question_ids` their questions."""
+    `position` is its place in its turn, `arguments` are those the model sent. `needs_answer`: the function is a user
+    interface, useless without a person's answer. `chat` is set where there is no turn. `is_over`: it has returned or
+    was given up; what it has begun may continue. `stop_error` is why the chat must end. `answers` are those given to
+    this call, `used_question_ids` their questions."""
 
     function: str = ""
     position: str = ""
