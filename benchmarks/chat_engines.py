@@ -70,7 +70,7 @@ class RecordedCalls:
         self.usage.append(call)
 
     async def commit(self, number: int, turn: Turn, checkpoint: Checkpoint) -> None:
-        assert number == checkpoint.turn_count
+        assert number == len(checkpoint.turns)
         self.sizes.append(len(json.dumps(turn.as_document())) + len(json.dumps(checkpoint.progress())))
 
 

@@ -279,9 +279,7 @@ def _describe_first_problem(error: ValidationError, place: str) -> str:
     return f"{'.'.join([place, *map(str, first['loc'])])}: {words.removeprefix('Value error, ')}"
 
 
-class PriceEntry(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
-
+class PriceEntry(_StrictModel):
     provider: str = "*"
     model: str = "*"
     input: _Amount

@@ -1,6 +1,6 @@
 """The operator's file: structured settings of an installation.
 
-An example are the databases that tools may open. The file and all of its entries are optional.
+They include the databases that tools may open. The file and all of its entries are optional.
 """
 
 from pathlib import Path

@@ -53,9 +53,9 @@ class EndpointHealth:
             upsert=True,
             return_document=ReturnDocument.AFTER,
         )
-        asked_s = result.retry_after_s if result.status in THROTTLING else None
+        retry_after_s = result.retry_after_s if result.status in THROTTLING else None
         pause_ms = round(
-            self._backoff.endpoint_pause_s(int((health or {}).get("failures", 1)), retry_after_s=asked_s) * 1000
+            self._backoff.endpoint_pause_s(int((health or {}).get("failures", 1)), retry_after_s=retry_after_s) * 1000
         )
         paused_until = {"$max": ["$paused_until", {"$add": ["$$NOW", pause_ms]}]}
         await self._failures.update_one({"_id": self._id}, [{"$set": {"paused_until": paused_until}}])

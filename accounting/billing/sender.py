@@ -60,11 +60,11 @@ class BillingSender:
             return UNSIGNED_INTERVAL_S
         if await self._endpoint.is_paused() or (batch := await self._outbox.claim()) is None:
             return IDLE_INTERVAL_S
-        posted = await self._run_until_stopped(self._post(batch, keys))
-        if posted is None:
+        result = await self._run_until_stopped(self._post(batch, keys))
+        if result is None:
             await self._outbox.release(batch)
         else:
-            await self._record_result(batch, posted)
+            await self._record_result(batch, result)
         return 0.0
 
     def _load_signing_keys(self) -> Sequence[bytes]:

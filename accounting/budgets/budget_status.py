@@ -42,7 +42,7 @@ class BudgetStatus:
 
     @property
     def remaining(self) -> int:
-        """What is left. Negative if calls took more than was reserved for them."""
+        """The limit less the spent amount; negative if calls took more than was reserved."""
         return self.limit - self.spent
 
     @property

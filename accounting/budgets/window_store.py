@@ -5,8 +5,8 @@ A document holds what was spent before the first reservation (`base`), what proc
 
 A process sends its absolute numbers, never increments: a command is sent again if its reply was lost, and changes
 nothing then. `n` grows with each command, so that a delayed one is ignored. An entry that is over no longer belongs to
-its process: the reconciler sums it up from the ledger (`reconcile`), and the process, if it only slept, is refused and
-comes back under another name.
+its process: the budget reconciler sums it up from the ledger. The process, if it only slept, is refused and comes back
+under another name.
 """
 
 from collections.abc import Mapping, Sequence

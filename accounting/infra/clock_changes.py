@@ -53,7 +53,7 @@ def find_clock_changes(timezone: str, year: int) -> tuple[datetime, ...]:
 
 
 def find_offset_change(zone: ZoneInfo, before: datetime, after: datetime) -> datetime:
-    """Returns the first second that has not the offset of `before`.
+    """Returns the first second that does not have the offset of `before`.
 
     It is after `before`, and at `after` the latest.
     """

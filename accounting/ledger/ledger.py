@@ -116,8 +116,8 @@ class Ledger:
 
         `holder` is the name under which the call was reserved, if this process has another one by now.
         """
-        signed = holder or self._holder()
-        row = closed_row(owner, lease_token=lease_token, call=call, holder=signed, prices=self._prices)
+        signer = holder or self._holder()
+        row = closed_row(owner, lease_token=lease_token, call=call, holder=signer, prices=self._prices)
         complete = ReplaceOne({"_id": row["_id"], "rollup": OPEN}, row, upsert=True)
         try:
             await self._write_with_retries(complete, row["_id"])

@@ -40,9 +40,9 @@ class MemoryLedger:
         )
 
     async def totals(self, run_id: str) -> UsageTotals:
-        """A row that is still open counts as a lost call."""
+        """Sums up a run. A row that is still open counts as a lost call."""
         sums = [sums_of(row) for row in self._rows_of(run_id)]
-        totals: dict[str, Any] = {name: sum(each[name] for each in sums) for name in SUMMED}
+        totals: dict[str, Any] = {name: sum(row[name] for row in sums) for name in SUMMED}
         return UsageTotals(**totals)
 
     def _rows_of(self, run_id: str) -> Iterator[Row]:

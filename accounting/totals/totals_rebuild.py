@@ -78,18 +78,18 @@ async def find_differences(
 ) -> Sequence[Difference]:
     """Lists what a rebuild would change.
 
-    `right` is the sum of the ledger or of the hours, `kept` is that of the total.
+    `right` is the sum of the ledger or of the hours, `kept` is the stored total.
     """
     await ensure_indexes(database)
     found: list[Difference] = []
     hours = await _list_hours(database)
     for number, hour in enumerate(hours, 1):
-        right, kept = await snapshot_read(database, partial(_read_hour, database, hour))
-        found += compare_totals(hour, right, kept)
+        right, stored = await snapshot_read(database, partial(_read_hour, database, hour))
+        found += compare_totals(hour, right, stored)
         on_hour(number, len(hours))
     async for app_ids in _list_app_batches(database, max_hours=max_hours_per_batch):
-        right, kept = await snapshot_read(database, partial(_read_apps, database, app_ids))
-        found += compare_totals(None, right, kept)
+        right, stored = await snapshot_read(database, partial(_read_apps, database, app_ids))
+        found += compare_totals(None, right, stored)
     return found
 
 
@@ -178,9 +178,9 @@ async def _list_app_batches(
 async def _read_hour(database: Database, hour: datetime, session: AsyncClientSession) -> RightAndStored:
     state = await database[STATE].find_one({"_id": STATE_ID}, session=session)
     kept_since = (state or {}).get("kept_since")
-    kept = await _sum_documents(database, HOURS, {"hour": hour}, session)
+    stored = await _sum_documents(database, HOURS, {"hour": hour}, session)
     if kept_since is not None and hour < kept_since:
-        return kept, kept
+        return stored, stored
     right: ByLabels = {}
     within = {"at": {"$gte": hour, "$lt": hour + timedelta(hours=1)}}
     added = totals_pipeline(LABELS, {**within, "rollup": {"$exists": False}})
@@ -190,7 +190,7 @@ async def _read_hour(database: Database, hour: datetime, session: AsyncClientSes
     async for row in database[COLLECTION].find({**within, "rollup": CORRECTS}, session=session):
         before, sums = reversal_of(row)
         add_sums(right, labels_of(before), {name: -value for name, value in sums.items()})
-    return right, kept
+    return right, stored
 
 
 async def _read_apps(database: Database, app_ids: Sequence[str], session: AsyncClientSession) -> RightAndStored:

@@ -237,20 +237,20 @@ class LiveTurn:
         return OpenTurn(self.number, self.agent, steps, shown, tuple(self.chat.pending_handoffs))
 
     def _redact_step(self, step: PendingStep) -> JournalStep:
-        show, chat = self.chat.redactor.redact_data, self.chat
+        redact, chat = self.chat.redactor.redact_data, self.chat
         if isinstance(step, NewAnswer):
-            return step.encode(show)
+            return step.encode(redact)
         if isinstance(step, AnswerStep):
             return step
         excluded = {*chat.suppressed_names, *chat.fixed_values}
-        changes = plain_context(((name, value) for name, value in step.changes.items() if name not in excluded), show)
+        changes = plain_context(((name, value) for name, value in step.changes.items() if name not in excluded), redact)
         # As in the context itself, a name that holds a hidden value is removed with its value.
         return replace(
             step,
-            changes={name: value for name, value in changes.items() if show(name) is name},
-            removed=tuple(name for name in step.removed if show(name) is name),
-            written=tuple(name for name in step.written if show(name) is name),
-            answers=show(step.answers),
+            changes={name: value for name, value in changes.items() if redact(name) is name},
+            removed=tuple(name for name in step.removed if redact(name) is name),
+            written=tuple(name for name in step.written if redact(name) is name),
+            answers=redact(step.answers),
         )
 
     async def save_journal(self) -> None:

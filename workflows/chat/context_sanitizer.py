@@ -1,12 +1,12 @@
 """Context sanitizer: hides values and restores fixed names after package code ran."""
 
 import logging
-from typing import Any
 
 from workflows.chat.chat_state import Conversation
 from workflows.context.reads.computed_values import recompute_variables
 from workflows.context.redaction import remove_hidden
 from workflows.context.values.storable_values import make_plain
+from workflows.context.values.value_types import is_same_value
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +35,7 @@ def remove_hidden_values(chat: Conversation, source: str) -> None:
 
 
 def restore_fixed_values(chat: Conversation, source: str) -> None:
-    changed = [name for name, value in chat.fixed_values.items() if not _equals(chat.context.get(name), value)]
+    changed = [name for name, value in chat.fixed_values.items() if not is_same_value(chat.context.get(name), value)]
     if changed:
         log.warning("fixed_names_restored", extra={"agent": source, "names": changed})
         chat.context.update({name: chat.fixed_values[name] for name in changed})
-
-
-def _equals(current: Any, value: Any) -> bool:
-    try:
-        return bool(current == value)
-    except Exception:  # noqa: BLE001 -- a tool may put any object into a context, and any may refuse to be compared
-        return False

@@ -58,18 +58,20 @@ async def load_context(
     base = facts.base_values()
     flags = {} if sources.production else base_flags(sources.environment)
     inputs, missing_inputs = read_inputs(package, payload)
-    plain, missing_plain = supplied_values(loaded, payload, inputs, sources.environment)
-    supplied = query_facts(package, payload, inputs, base)
+    supplied, missing_supplied = supplied_values(loaded, payload, inputs, sources.environment)
+    facts_for_queries = query_facts(package, payload, inputs, base)
     readers = ContextReaders(
-        facts.app_id, supplied, sources.read_document, sources.read_external, sources.read_timeouts
+        facts.app_id, facts_for_queries, sources.read_document, sources.read_external, sources.read_timeouts
     )
     read, missing_reads = await read_values(loaded, readers)
-    raise_for_missing([*missing_inputs, *missing_plain, *missing_reads], run_id=facts.run_id)
-    await check_writes(loaded, supplied, sources.check_writable)
+    raise_for_missing([*missing_inputs, *missing_supplied, *missing_reads], run_id=facts.run_id)
+    await check_writes(loaded, facts_for_queries, sources.check_writable)
     supplied_names = [name for name in inputs if payload.get(name) is not None]
     states = await load_states(package, facts, supplied_names, sources.read_states)
     # The run's own facts come last, so no payload or package can replace them.
-    context = purge_suppressed({**flags, **inputs, **plain, **states, **read, **base}, suppressed, run_id=facts.run_id)
+    context = purge_suppressed(
+        {**flags, **inputs, **supplied, **states, **read, **base}, suppressed, run_id=facts.run_id
+    )
     recompute_variables(package, context, suppressed)
     try:
         check_context_size(context)

@@ -56,10 +56,6 @@ class Checkpoint:
     counters: RunCounters = field(default_factory=RunCounters)
     final_outcome: Outcome | None = None
 
-    @property
-    def turn_count(self) -> int:
-        return len(self.turns)
-
     def progress(self) -> dict[str, Any]:
         """Returns the counters and the outcome; a store keeps the rest in its own fields."""
         ended = None if self.final_outcome is None else self.final_outcome.as_document()

@@ -18,7 +18,7 @@ from ag2.events import (
 )
 
 from workflows.chat.package_code.incidents import Incident
-from workflows.context.state.state_transitions import ObservedToolResult as SeenResult
+from workflows.context.state.state_transitions import ObservedToolResult
 from workflows.context.values.storable_values import storable_text
 from workflows.context.values.type_coercion import find_unstorable
 
@@ -91,10 +91,10 @@ def _result_line(event: ToolResultEvent) -> dict[str, Any]:
     )
 
 
-def tool_results(events: Iterable[Mapping[str, Any]]) -> tuple[SeenResult, ...]:
+def tool_results(events: Iterable[Mapping[str, Any]]) -> tuple[ObservedToolResult, ...]:
     """Returns the tool results of a turn in order, in the form that triggers use."""
     return tuple(
-        SeenResult(result["name"], _parse_value(result["text"]), ok=not result.get("failed"))
+        ObservedToolResult(result["name"], _parse_value(result["text"]), ok=not result.get("failed"))
         for line in events
         for result in line.get("tool_results", ())
     )

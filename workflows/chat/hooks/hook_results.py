@@ -12,7 +12,6 @@ from workflows.chat.history.messages import Message
 from workflows.context.values.storable_values import storable_text
 
 MAX_SENT_CHARACTERS = 1_000_000  # of a text, or of all messages together
-_SPOKEN = frozenset({"assistant", "user"})
 
 
 class UnfitError(ValueError):

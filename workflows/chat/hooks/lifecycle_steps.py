@@ -110,8 +110,8 @@ def _failure_arguments(chat: Conversation, error: OutcomeError | None) -> dict[s
     """Describes the error; empty if the run failed without one, as by a rule."""
     if error is None:
         return {}
-    show = chat.redactor.redact_text
-    values = (show(error.type), show(error.message), error.agent, error.turn)
+    redact = chat.redactor.redact_text
+    values = (redact(error.type), redact(error.message), error.agent, error.turn)
     return dict(zip(FAILURE_NAMES, values, strict=True))
 
 

@@ -52,15 +52,15 @@ class FastStream(MemoryStream):
 class _DirectCall:
     """The part of a call model that AG2's stream uses: `asolve`."""
 
-    __slots__ = ("_call", "_kind", "_with_context")
+    __slots__ = ("_call", "_event_type", "_with_context")
 
     def __init__(self, call: Callable[..., Any], event_type: type, *, with_context: bool) -> None:
         self._call = call
-        self._kind = event_type
+        self._event_type = event_type
         self._with_context = with_context
 
     async def asolve(self, event: BaseEvent, **options: Any) -> Any:
-        if not isinstance(event, self._kind):
+        if not isinstance(event, self._event_type):
             # Refused with AG2's own error; such a subscription is a mistake.
             return await build_model(self._call, serialize_result=False).asolve(cast(Any, event), **options)
         if self._with_context:
@@ -78,10 +78,11 @@ def _direct_call(func: Callable[..., Any]) -> _DirectCall | None:
     code = function.__code__
     if code.co_flags & _CODE_FLAGS != CO_COROUTINE or code.co_kwonlyargcount or code.co_posonlyargcount:
         return None
-    kind, *injected = [_annotation(function, name) for name in code.co_varnames[bound : code.co_argcount]] or [None]
-    if not isinstance(kind, type) or injected not in ([], [Context]):
+    names = code.co_varnames[bound : code.co_argcount]
+    event_type, *injected = [_annotation(function, name) for name in names] or [None]
+    if not isinstance(event_type, type) or injected not in ([], [Context]):
         return None
-    return _DirectCall(func, kind, with_context=bool(injected))
+    return _DirectCall(func, event_type, with_context=bool(injected))
 
 
 def _annotation(function: FunctionType, name: str) -> Any:

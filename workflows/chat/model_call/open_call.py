@@ -28,8 +28,6 @@ from workflows.spans import NO_SPANS, CallSpan, Messages
 
 log = logging.getLogger(__name__)
 
-Normalise = Callable[[Usage], Tokens]
-
 MessagePart = Mapping[str, Any]
 
 
@@ -49,15 +47,6 @@ async def reserve_budget(live: LiveTurn, planned: PlannedCall) -> Settle:
         raise BudgetUnknown(f"the budget cannot be checked {target}: {type(error).__name__}") from error
 
 
-async def settle_budget(settle: Settle, call: ModelCall, *, timeout_s: float) -> None:
-    """Settles a reservation once. On failure it expires; the answer is paid and used."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            await settle(call)
-    except Exception as error:  # noqa: BLE001 -- the budgets' store may be unavailable
-        log.warning("budget_not_settled", extra={"call": call.number, "error": type(error).__name__})
-
-
 @dataclass(frozen=True, slots=True)
 class MeteredModel:
     """A model and how its calls are metered.
@@ -67,7 +56,7 @@ class MeteredModel:
 
     provider: str
     model: str
-    normalise: Normalise
+    normalize: Callable[[Usage], Tokens]
     timeout_s: float | None = None
     is_paid: bool = True
 
@@ -144,7 +133,7 @@ class OpenCall:
         """Reads the usage.
 
         An answer without reported usage is estimated, as it was not free; a call without an answer is missing."""
-        reported = Tokens() if response is None else self.model.normalise(response.usage)
+        reported = Tokens() if response is None else self.model.normalize(response.usage)
         if reported != Tokens():
             return reported, "reported"
         characters = _count_characters(response) if response is not None and self.model.is_paid else 0
@@ -161,7 +150,12 @@ class OpenCall:
             await self._settle(call)
 
     async def _settle(self, call: ModelCall) -> None:
-        await settle_budget(self.settle, call, timeout_s=self.live.chat.timeouts.budget_s)
+        """Settles the reservation once. On failure it expires; the answer is paid and used."""
+        try:
+            async with asyncio.timeout(self.live.chat.timeouts.budget_s):
+                await self.settle(call)
+        except Exception as error:  # noqa: BLE001 -- the budgets' store may be unavailable
+            log.warning("budget_not_settled", extra={"call": call.number, "error": type(error).__name__})
 
     def _count_usage(self, call: ModelCall) -> None:
         meter = self.live.chat.meter

@@ -187,7 +187,7 @@ class ChatModelConfig(ModelConfig):
             metered_model = MeteredModel(
                 self._name,
                 self._config.model,
-                self._provider.normalise,
+                self._provider.normalize,
                 timeout_s=self._open_model.answer_timeout_s,
                 is_paid=self._provider.is_paid,
             )
@@ -201,10 +201,10 @@ class ChatModelConfig(ModelConfig):
         await self._open_model.close()
 
     def _create_inner(self) -> LLMClient:
-        client, within_s = self._config.create(), self._open_model.answer_timeout_s
+        client, timeout_s = self._config.create(), self._open_model.answer_timeout_s
         if self._open_model.cache_option is not None:
             client = add_cache_key(client, self._open_model.cache_option)
-        return client if within_s is None else DeadlineClient(client, provider=self._name, timeout_s=within_s)
+        return client if timeout_s is None else DeadlineClient(client, provider=self._name, timeout_s=timeout_s)
 
     def _find_fault(self, answer: ModelResponse) -> ModelError | None:
         """Finds an answer that AG2 reports as a success and that is none.

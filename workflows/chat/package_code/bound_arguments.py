@@ -39,7 +39,8 @@ class ArgumentBinding:
     unknown: tuple[str, ...]
 
     def bind(self, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        return [arguments[name] for name in self.positional], {mine: arguments[name] for mine, name in self.keywords}
+        keywords = {parameter: arguments[name] for parameter, name in self.keywords}
+        return [arguments[name] for name in self.positional], keywords
 
 
 def bind_by_name(function: Callable[..., Any], names: Sequence[str]) -> ArgumentBinding:

@@ -57,14 +57,14 @@ async def invoke(
     continues after that is abandoned. Raises NeedsHuman when the function asked a person and no answer is there,
     whatever it did with that exception. A CancelledError is the run's, never the function's own."""
     call = call or call_questions.PackageCall()
-    work = _FunctionRun(_function_name(function), call_questions.context_for_call(call), timeout_s, cancel_grace_s)
+    invocation = _Invocation(_function_name(function), call_questions.context_for_call(call), timeout_s, cancel_grace_s)
     watch_loop_forks(asyncio.get_running_loop())
     visit = WORKING_DIRECTORY.enter()
     try:
-        result = await _run_function(function, positional, keywords, threads, work)
+        result = await _run_function(function, positional, keywords, threads, invocation)
     finally:
         WORKING_DIRECTORY.leave(visit)
-        call.note_directory_change(visit, where=work.name)
+        call.note_directory_change(visit, where=invocation.name)
     raised = result.error if isinstance(result, _Failure) else None
     if raised is None:
         call.ask_with_result(result)
@@ -82,20 +82,22 @@ async def _run_function(
     positional: tuple[Any, ...],
     keywords: Mapping[str, Any],
     threads: ToolThreads,
-    work: "_FunctionRun",
+    invocation: "_Invocation",
 ) -> Any:
     """Returns the result, or what the function raised as a _Failure."""
     if inspect.iscoroutinefunction(function):
-        result = await _run_on_loop(functools.partial(function, *positional, **keywords), work)
+        result = await _run_on_loop(functools.partial(function, *positional, **keywords), invocation)
     else:
-        result = await _run_in_thread(functools.partial(_call_function, function, positional, keywords), threads, work)
+        result = await _run_in_thread(
+            functools.partial(_call_function, function, positional, keywords), threads, invocation
+        )
     if inspect.isawaitable(result) or inspect.isasyncgen(result):  # a plain function around an async one
-        result = await _run_on_loop(functools.partial(_collect, result), work)
+        result = await _run_on_loop(functools.partial(_collect, result), invocation)
     return result
 
 
 @dataclass(frozen=True, slots=True)
-class _FunctionRun:
+class _Invocation:
     name: str
     context: contextvars.Context
     timeout_s: float  # for each part: the thread, and the awaitable that it returned
@@ -112,12 +114,12 @@ class _Failure:
     error: BaseException
 
 
-async def _run_in_thread(function: Callable[[], Any], threads: ToolThreads, work: _FunctionRun) -> Any:
-    bound = functools.partial(work.context.run, function)
+async def _run_in_thread(function: Callable[[], Any], threads: ToolThreads, invocation: _Invocation) -> Any:
+    bound = functools.partial(invocation.context.run, function)
     try:
-        return await threads.run(bound, name=work.name, timeout_s=work.timeout_s)
+        return await threads.run(bound, name=invocation.name, timeout_s=invocation.timeout_s)
     except TimeoutError:
-        return _timeout_failure(work)
+        return _timeout_failure(invocation)
     except (NoThreadFreeError, RuntimeError) as error:  # RuntimeError: the process is about to end
         return _Failure(TimedOutError(f"it could not start: {error}"))
 
@@ -136,18 +138,18 @@ def _call_function(function: Callable[..., Any], positional: tuple[Any, ...], ke
         exit_if_forked(pid)
 
 
-async def _run_on_loop(start: Callable[[], Awaitable[Any]], work: _FunctionRun) -> Any:
-    """Awaits in an own task: a function that swallows cancellation blocks nothing."""
-    task = asyncio.create_task(_await_guarded(start), context=work.context)
+async def _run_on_loop(start: Callable[[], Awaitable[Any]], invocation: _Invocation) -> Any:
+    """Awaits in a task of its own: a function that swallows cancellation blocks nothing."""
+    task = asyncio.create_task(_await_guarded(start), context=invocation.context)
     try:
-        await asyncio.wait((task,), timeout=work.timeout_s)
+        await asyncio.wait((task,), timeout=invocation.timeout_s)
     except asyncio.CancelledError:
-        await _cancel_repeatedly(task, work)
+        await _cancel_repeatedly(task, invocation)
         raise
     if not task.done():
-        await _cancel_repeatedly(task, work)
-        return _timeout_failure(work)
-    # the function may have cancelled its own task and returned before that took effect
+        await _cancel_repeatedly(task, invocation)
+        return _timeout_failure(invocation)
+    # The function may have cancelled its own task and returned before that took effect.
     return _Failure(asyncio.CancelledError()) if task.cancelled() else task.result()
 
 
@@ -172,24 +174,24 @@ async def _collect(result: Awaitable[Any] | AsyncIterable[Any]) -> Any:
     return yielded
 
 
-async def _cancel_repeatedly(task: "asyncio.Task[Any]", work: _FunctionRun) -> None:
+async def _cancel_repeatedly(task: "asyncio.Task[Any]", invocation: _Invocation) -> None:
     """Cancels several times, since libraries may swallow one; then abandons the task."""
     _abandoned_tasks.add(task)  # the loop itself holds only weak references to tasks
     task.add_done_callback(_abandoned_tasks.discard)
     for _ in range(MAX_CANCELS):
         task.cancel()
-        await asyncio.wait((task,), timeout=work.cancel_grace_s / MAX_CANCELS)
+        await asyncio.wait((task,), timeout=invocation.cancel_grace_s / MAX_CANCELS)
         if task.done():
             return
     asyncio._unregister_task(task)  # otherwise closing the loop would wait for it
-    log.warning("tool_left_behind", extra={"tool": work.name})
+    log.warning("tool_left_behind", extra={"tool": invocation.name})
 
 
 _abandoned_tasks: set["asyncio.Task[Any]"] = set()
 
 
-def _timeout_failure(work: _FunctionRun) -> _Failure:
-    return _Failure(TimedOutError(f"it took longer than {work.timeout_s:g} s"))
+def _timeout_failure(invocation: _Invocation) -> _Failure:
+    return _Failure(TimedOutError(f"it took longer than {invocation.timeout_s:g} s"))
 
 
 def _describe_error(error: BaseException) -> str:

@@ -43,7 +43,7 @@ class Provider:
 
     open: Callable[[Any, str | None], OpenModel]
     explain: Callable[[Exception], ModelError | None]
-    normalise: Callable[[Usage], Tokens]
+    normalize: Callable[[Usage], Tokens]
     is_whole: Callable[[ModelResponse], bool] = lambda answer: answer.finish_reason is not None
     is_paid: bool = True
 

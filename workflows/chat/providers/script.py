@@ -147,7 +147,7 @@ def _check_entry(entry: Any, location: str) -> ScriptAnswer:
         valid = _ScriptEntry.model_validate(entry)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        steps = [step for step in first["loc"] if step not in ("_Error", "int")]  # the two forms of `error`
+        steps = [step for step in first["loc"] if step not in (_Error.__name__, "int")]  # the two forms of `error`
         where = location + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
         fields = _PART_MODELS.get(str(steps[0]) if steps else "", _ScriptEntry).model_fields
         message = _ERROR_TEXTS.get(first["type"], first["msg"])

@@ -25,10 +25,10 @@ from workflows.chat.questions.question import (
     QuestionContent,
     find_awaited_keys,
     keys_with_choice,
+    make_question_id,
     matches_choices,
     shorten_storable,
 )
-from workflows.chat.questions.question import make_question_id as bound_id
 from workflows.context.state.standing_answers import find_standing_answer
 
 log = logging.getLogger(__name__)
@@ -50,10 +50,10 @@ class PersonNeeded(BaseException):
 class PackageCall:
     """One call of a package's function.
 
-    `position` is its place in its turn, `arguments` are those the model sent. `needs_answer`: of a user interface,
-    which is useless without a person's answer. `chat` is set where there is no turn. `is_over`: it has returned or was
-    given up; what it has begun may continue. `stop_error` is why the chat must end. `answers` are those given to this
-    call, `used_question_ids` their questions."""
+    `position` is its place in its turn, `arguments` are those the model sent. `needs_answer`: the function is a user
+    interface, useless without a person's answer. `chat` is set where there is no turn. `is_over`: it has returned or
+    was given up; what it has begun may continue. `stop_error` is why the chat must end. `answers` are those given to
+    this call, `used_question_ids` their questions."""
 
     function: str = ""
     position: str = ""
@@ -96,7 +96,7 @@ class PackageCall:
         return copy.deepcopy(dict(response))
 
     def ask_with_result(self, result: Any) -> None:
-        """Asks about the result of a function for people that asked no question itself."""
+        """Asks a person about the result of a function that needs an answer and asked none itself."""
         if self.needs_answer and not self.has_asked:
             try:
                 self.ask(self.function, result)
@@ -212,7 +212,7 @@ class PackageCall:
             agent=None if live is None else live.agent,
             turn=turn,
             text=f"{self.function or 'a step of the package'} waits for a person",
-            id=bound_id(*call, tool, digests["payload"], nth),
+            id=make_question_id(*call, tool, digests["payload"], nth),
             tool=shorten_storable(tool, MAX_NAME_CHARACTERS),
             function=self.function or None,
             arguments=content.arguments,

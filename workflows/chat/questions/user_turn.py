@@ -1,7 +1,7 @@
 """Answers to messages: a person's message becomes a turn of `user`.
 
 It has a number and a checkpoint of its own, so a worker that resumes after a crash finds either the waiting answer or a
-turn that contains it. Answers to tools need no turn: see `package_call`.
+turn that contains it. Answers to tools need no turn: see `call_questions`.
 """
 
 from collections.abc import Sequence

@@ -33,18 +33,18 @@ class Router:
     """Evaluates rules. Made for every chat, so its tables are cached per version."""
 
     def __init__(self, package: Package, suppressed: frozenset[str]) -> None:
-        self._routes = _rules_by_source(package.rules, package.orchestrator.pattern == "ag2_network")
+        self._rules = _rules_by_source(package.rules, package.orchestrator.pattern == "ag2_network")
         self._suppressed = suppressed
 
     def rule_before(self, agent: str, values: Mapping[str, Any]) -> Rule | None:
-        return self._first_match(self._routes.get(agent, _NO_RULES).before, values)
+        return self._first_match(self._rules.get(agent, _NO_RULES).before, values)
 
     def rule_after(self, agent: str, values: Mapping[str, Any]) -> Rule | None:
-        return self._first_match(self._routes.get(agent, _NO_RULES).after, values)
+        return self._first_match(self._rules.get(agent, _NO_RULES).after, values)
 
     def has_rules(self, agent: str) -> bool:
         """Returns whether the package has any rule of this agent, also a judged one."""
-        return agent in self._routes
+        return agent in self._rules
 
     def _first_match(self, rules: Sequence[tuple[Rule, Condition | None]], values: Mapping[str, Any]) -> Rule | None:
         for rule, condition in rules:

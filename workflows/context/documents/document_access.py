@@ -69,6 +69,6 @@ class DocumentTarget:
 
 
 CheckWritable = Callable[[DocumentTarget], Awaitable[None]]
-"""WriteRefusedError when a write would be refused or make a second document."""
+"""Raises WriteRefusedError if a write would be refused or would make a second document."""
 
 ReadDocument = Callable[[DocumentRead], Awaitable[Mapping[str, Any] | None]]

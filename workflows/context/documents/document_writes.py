@@ -80,9 +80,9 @@ def _write_target(variable: Variable) -> WriteTarget | None:
 
 
 def _build_write(variable: Variable, target: WriteTarget, value: Any, facts: Mapping[str, Any]) -> DocumentWrite:
-    place = _failure_text(variable, target)
-    items = _fields_to_write(variable, target, value, place)
-    key_value = _key_value(target, facts, place)
+    failure = _failure_text(variable, target)
+    items = _fields_to_write(variable, target, value, failure)
+    key_value = _key_value(target, facts, failure)
     fixed_fields = {name: facts.get("app_id") for name in TENANT_NAMES} | {target.search_by: key_value}
     return DocumentWrite(
         variable=variable.name,
@@ -91,33 +91,34 @@ def _build_write(variable: Variable, target: WriteTarget, value: Any, facts: Map
         collection=target.collection,
         key=target.search_by,
         key_value=key_value,
-        values=_drop_hidden(variable.name, _copy_values(dict(_check_fields(items, fixed_fields, place)), place)),
+        values=_drop_hidden(variable.name, _copy_values(dict(_check_fields(items, fixed_fields, failure)), failure)),
     )
 
 
 def write_targets(variables: Iterable[Variable], facts: Mapping[str, Any]) -> Iterator[DocumentTarget]:
     """Yields the documents that these variables would be written to, entities first.
 
-    Entities bear the names of their documents. WriteRefusedError where the document is not determined."""
+    Entities bear the names of their documents. Raises WriteRefusedError where the document is not determined."""
     for variable in sorted(variables, key=lambda variable: not isinstance(variable.source, EntitySource)):
         if (target := _write_target(variable)) is not None:
             key_value = _key_value(target, facts, _failure_text(variable, target))
-            place = (target.database, target.collection, target.search_by, key_value)
-            yield DocumentTarget(variable.name, str(facts["app_id"]), *place)
+            yield DocumentTarget(
+                variable.name, str(facts["app_id"]), target.database, target.collection, target.search_by, key_value
+            )
 
 
 def _failure_text(variable: Variable, target: WriteTarget) -> str:
     return f"{variable.name} is not written to {target.database}.{target.collection}"
 
 
-def _key_value(target: WriteTarget, facts: Mapping[str, Any], place: str) -> str | int | float | bool:
+def _key_value(target: WriteTarget, facts: Mapping[str, Any], failure: str) -> str | int | float | bool:
     try:
         value = facts.get(target.search_by) if target.value is None else fill_value(target.value, facts)
     except QueryError as error:
-        raise WriteRefusedError(f"{place}: {error}; declare it in `inputs` and let the trigger supply it") from None
+        raise WriteRefusedError(f"{failure}: {error}; declare it in `inputs` and let the trigger supply it") from None
     if not isinstance(value, str | int | float | bool) or target.search_by.startswith("$"):
         raise WriteRefusedError(
-            f"{place}: {target.search_by}, which finds the document, must be a text, a number or true/false of this "
+            f"{failure}: {target.search_by}, which finds the document, must be a text, a number or true/false of this "
             "run; declare it in `inputs` and let the trigger supply it"
         )
     return value
@@ -131,38 +132,38 @@ def _drop_hidden(variable: str, values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in hidden}
 
 
-def _fields_to_write(variable: Variable, target: WriteTarget, value: Any, place: str) -> Mapping[Any, Any]:
+def _fields_to_write(variable: Variable, target: WriteTarget, value: Any, failure: str) -> Mapping[Any, Any]:
     if target.field is not None:
         return {target.field: value}
     if value is None:  # nothing was found or computed, so there are no fields to set
         return {}
     if not isinstance(value, Mapping):
-        raise WriteRefusedError(f"{place}: it is not an object with fields; name the field to write")
+        raise WriteRefusedError(f"{failure}: it is not an object with fields; name the field to write")
     declared = variable.source.fields if isinstance(variable.source, EntitySource) else None
     unknown = [str(key) for key in value if declared is not None and key not in declared]
     if unknown:
         raise WriteRefusedError(
-            f"{place}: it has the key {unknown[0][:40]!r}, which is not one of its fields; declare it or leave it out"
+            f"{failure}: it has the key {unknown[0][:40]!r}, which is not one of its fields; declare it or leave it out"
         )
     return value
 
 
-def _check_fields(items: Mapping[Any, Any], own: Mapping[str, Any], place: str) -> Iterator[tuple[str, Any]]:
+def _check_fields(items: Mapping[Any, Any], own: Mapping[str, Any], failure: str) -> Iterator[tuple[str, Any]]:
     """Leaves out id and owner fields.
 
     A write that would change them is refused."""
     for key, value in items.items():
         if not isinstance(key, str) or not key or key.startswith("$") or "." in key or "\x00" in key:
-            raise WriteRefusedError(f"{place}: the key {str(key)[:40]!r} is not the name of a field")
+            raise WriteRefusedError(f"{failure}: the key {str(key)[:40]!r} is not the name of a field")
         if key not in own and key != "_id":
             yield key, value
         elif value is not None and (key not in own or value != own[key]):
-            raise WriteRefusedError(f"{place}: {key} identifies the document or its owner, and cannot be set")
+            raise WriteRefusedError(f"{failure}: {key} identifies the document or its owner, and cannot be set")
 
 
-def _copy_values(values: dict[str, Any], place: str) -> dict[str, Any]:
+def _copy_values(values: dict[str, Any], failure: str) -> dict[str, Any]:
     """Copies values, since a tool's thread may change the live ones during the write."""
     try:
         return copy.deepcopy(values)
     except Exception as error:  # noqa: BLE001 -- a context may hold any object of a tool, and copying it may raise anything
-        raise WriteRefusedError(f"{place}: it holds an object that is not data ({type(error).__name__})") from None
+        raise WriteRefusedError(f"{failure}: it holds an object that is not data ({type(error).__name__})") from None

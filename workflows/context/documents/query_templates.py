@@ -36,28 +36,25 @@ def find_placeholders(template: Any) -> set[str]:
 
 
 def fill_query(template: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    filled: dict[str, Any] = _fill(template, facts)
+    filled: dict[str, Any] = fill_value(template, facts)
     for name in _OBJECT_ID_FIELDS & filled.keys():
         filled[name] = id_condition(filled[name])
     return filled
 
 
-def fill_value(template: Any, facts: Mapping[str, Any]) -> Any:
-    """Fills one value of a query, as plain data. QueryError when that is impossible."""
-    return _fill(template, facts)
+def fill_value(value: Any, facts: Mapping[str, Any], *, operator: str | None = None) -> Any:
+    """Fills one value of a query, as plain data. Raises QueryError when that is impossible.
 
-
-def _fill(value: Any, facts: Mapping[str, Any], *, operator: str | None = None) -> Any:
-    """Fills a value. `operator` is the one above that does not take data."""
+    `operator` is the one above that does not take data."""
     if isinstance(value, str):
         return _fill_text(value, facts, operator=operator)
     if isinstance(value, Mapping):
         return {
-            _check_key(key): _fill(item, facts, operator=key if key in _NON_DATA_OPERATORS else operator)
+            _check_key(key): fill_value(item, facts, operator=key if key in _NON_DATA_OPERATORS else operator)
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_fill(item, facts, operator=operator) for item in value]
+        return [fill_value(item, facts, operator=operator) for item in value]
     return value
 
 

@@ -21,8 +21,8 @@ async def allow_every_write(_target: DocumentTarget) -> None:
 async def check_writes(variables: Iterable[Variable], facts: Mapping[str, Any], check: CheckWritable) -> None:
     """Raises ContextError with every document that cannot be written.
 
-    ContextUnavailableError when that is unknown, and WriteTooSlowError when a write would not find its document in
-    time."""
+    Raises ContextUnavailableError when that is unknown, and WriteTooSlowError when a write would not find its document
+    in time."""
     try:
         targets = _distinct_targets(write_targets(variables, facts))
     except WriteRefusedError as error:

@@ -155,8 +155,8 @@ def compile_bounded(expression: str) -> Callable[[Any, StepBudget], Any]:
     tree = jmespath.compile(expression).parsed
     simple = compile_quick(tree)
     if simple is not None:
-        return lambda event, _effort: simple(event)
-    return lambda event, effort: BoundedInterpreter(effort).visit(tree, materialize_event(event))
+        return lambda event, _budget: simple(event)
+    return lambda event, budget: BoundedInterpreter(budget).visit(tree, materialize_event(event))
 
 
 def _length(value: Any) -> int:

@@ -50,7 +50,7 @@ def search_pattern(pattern: str, text: str) -> tuple[str, ...] | None:
 
 
 def is_exponential(pattern: str) -> bool:
-    """Detects a surely exponential pattern: an endless repetition of one: `(a+)+`."""
+    """Detects an endless repetition inside another, as in `(a+)+`: surely exponential."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

@@ -60,7 +60,7 @@ class ExternalReader:
         self._client: httpx.AsyncClient | None = None
 
     async def read(self, source: ExternalSource, *, app_id: str, facts: Mapping[str, Any]) -> Any:
-        """Returns the value as plain JSON, a copy for every run; or NoValueError."""
+        """Returns the value as plain JSON, a copy for every run. Raises NoValueError."""
         url = fill_url(source.url, facts, allowed_hosts=self._allowed_hosts)
         if source.cache_ttl_s <= 0:
             return json.loads(await self._call_with_retries(source, url))

@@ -15,7 +15,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def fill_url(template: str, facts: Mapping[str, Any], *, allowed_hosts: Collection[str]) -> str:
-    """Returns the URL to call, or NoValueError.
+    """Returns the URL to call. Raises NoValueError.
 
     The host is the template's own, and one that the operator allowed."""
     parts = _split_url(template)

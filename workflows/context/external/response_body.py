@@ -32,7 +32,7 @@ async def read_body(chunks: AsyncIterator[bytes], *, encoding: str) -> bytes:
 
 
 def decode_body(body: bytes, headers: Mapping[str, str]) -> Any:
-    """JSON where the answer says so, else text."""
+    """Parses JSON if the content type says so; otherwise returns text."""
     kind, _, parameters = headers.get("content-type", "").lower().partition(";")
     if kind.strip() == "application/json" or kind.strip().endswith("+json"):
         try:

@@ -24,7 +24,7 @@ APP_WIDE_KEY = "none"
 
 @dataclass(frozen=True, slots=True)
 class StateKey:
-    """The address of a stored value.
+    """The key of a stored value.
 
     `key` is the run's user or chat; empty where the app has one value."""
 
@@ -50,32 +50,32 @@ async def read_no_states(_keys: Collection[StateKey]) -> Mapping[str, Any]:
 
 
 def state_keys(package: Package, facts: Mapping[str, Any]) -> dict[str, StateKey]:
-    """Returns the address of each persistent variable.
+    """Returns the key of each persistent variable.
 
-    A run without a user has no address for a user's value."""
-    addresses: dict[str, StateKey] = {}
+    A run without a user has no key for a user's value."""
+    keys: dict[str, StateKey] = {}
     for name, variable in package.variables.items():
         source = variable.source
         if not isinstance(source, StateSource) or source.persist_key is None or name in FIXED_NAMES:
             continue
-        key = "" if source.persist_key == APP_WIDE_KEY else facts.get(source.persist_key)
-        if key is None:
+        owner = "" if source.persist_key == APP_WIDE_KEY else facts.get(source.persist_key)
+        if owner is None:
             extra = {"run_id": facts["run_id"], "variable": name, "key": source.persist_key}
             log.info("state_without_key", extra=extra)
         else:
-            addresses[name] = StateKey(facts["app_id"], package.name, name, source.persist_key, str(key))
-    return addresses
+            keys[name] = StateKey(facts["app_id"], package.name, name, source.persist_key, str(owner))
+    return keys
 
 
 async def load_states(
     package: Package, facts: RunFacts, supplied: Collection[str], read: ReadStates
 ) -> Mapping[str, Any]:
     """Returns the stored values, except of variables that this run was supplied with."""
-    addresses = state_keys(package, facts.base_values())
-    addresses_to_read = [address for name, address in addresses.items() if name not in supplied]
-    if not addresses_to_read:
+    keys = state_keys(package, facts.base_values())
+    keys_to_read = [key for name, key in keys.items() if name not in supplied]
+    if not keys_to_read:
         return {}
-    stored = await read(addresses_to_read)
+    stored = await read(keys_to_read)
     fitting = {name: _coerce_value(package.variables[name], value) for name, value in stored.items()}
     for name in (name for name, fits in fitting.items() if fits is None):
         log.warning("kept_state_not_used", extra={"run_id": facts.run_id, "variable": name})
@@ -96,12 +96,8 @@ def changed_states(
     package: Package, facts: Mapping[str, Any], changed: Collection[str], context: Mapping[str, Any]
 ) -> tuple[PersistentState, ...]:
     """Returns the states that a successful run stores: those that it changed."""
-    addresses = state_keys(package, facts) if changed else {}
-    states = [
-        PersistentState(address, context[name])
-        for name, address in addresses.items()
-        if name in changed and name in context
-    ]
+    keys = state_keys(package, facts) if changed else {}
+    states = [PersistentState(key, context[name]) for name, key in keys.items() if name in changed and name in context]
     hidden = [state.state_key.variable for state in states if HIDDEN in to_text(state.value)]
     if hidden:
         log.warning("hidden_value_not_kept", extra={"run_id": facts["run_id"], "names": hidden})

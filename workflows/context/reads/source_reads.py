@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 class ReadExternal(Protocol):
     async def __call__(self, source: ExternalSource, *, app_id: str, facts: Mapping[str, Any]) -> Any:
-        """Returns the value as plain JSON, this caller's own copy; or NoValueError."""
+        """Returns the value as plain JSON, this caller's own copy. Raises NoValueError."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,12 +45,12 @@ def _was_written_by_tool(variable: Variable, transition: Transition, turn: TurnO
     return variable.name in turn.written_names and transition.trigger.type == "ui_response"
 
 
-def _transition_value(transition: Transition, match: TriggerMatch, to: ValueType) -> Any:
+def _transition_value(transition: Transition, match: TriggerMatch, value_type: ValueType) -> Any:
     """Converts to the variable's type where that is unambiguous: "true" may mean true."""
     if isinstance(transition.to, Unset):
-        return coerce_or_keep(match.value, to)
+        return coerce_or_keep(match.value, value_type)
     captured = captured_group(transition.to)
-    return transition.to if captured is None else coerce_or_keep(match.groups[captured - 1], to)
+    return transition.to if captured is None else coerce_or_keep(match.groups[captured - 1], value_type)
 
 
 _ENCODER = json.JSONEncoder(default=repr)  # `json.dumps` would make one for each value

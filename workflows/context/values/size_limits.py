@@ -8,7 +8,8 @@ from workflows.context.values.value_sizes import count_values, is_deeper_than
 
 MAX_VALUE_BYTES = 256 * 1024
 MAX_CONTEXT_BYTES = 2 * 1024 * 1024
-MAX_LEVELS = 200  # MongoDB takes 180. The limit of Python differs by version: from 3.12 on it is ten times as high.
+# Above the 180 levels that MongoDB stores. Python's own limit differs by version: from 3.12 on it is ten times as high.
+MAX_LEVELS = 200
 
 
 class TooLargeError(ValueError):

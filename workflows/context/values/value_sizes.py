@@ -14,7 +14,7 @@ _NO_NULL = frozenset("\x00")
 def count_values(value: Any, limit: int, *, characters_per_value: int | None = 1, with_keys: bool = False) -> int:
     """Counts a value and all values in it; text counts more by its length, or not if `characters_per_value` is None.
 
-    Stops soon after `limit`, so that cycles end. What stands in several places counts as often.
+    Stops soon after `limit`, so that cycles end. A value that stands in several places counts each time.
     """
     waiting, count = [value], 0
     while waiting and count <= limit:

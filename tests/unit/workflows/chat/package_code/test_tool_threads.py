@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import importlib
+import importlib.util
 import logging
 import sys
 import threading
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from workflows.chat.package_code.thread_jobs import ThreadJob, ToolStopped
+from workflows.chat.package_code.thread_jobs import _CALLING_MODULES, ThreadJob, ToolStopped
 from workflows.chat.package_code.tool_threads import NoThreadFreeError, ToolThreads
 
 
@@ -366,6 +367,11 @@ async def test_a_thread_that_moves_on_during_the_check_is_not_interrupted(monkey
     thread.join(10)
     assert not thread.is_alive()
     assert not finished.is_set()
+
+
+def test_the_code_around_a_function_is_known_by_its_modules() -> None:
+    """By name, as they import the jobs: a stale name would let an interrupt lose the function's result."""
+    assert [name for name in _CALLING_MODULES if importlib.util.find_spec(name) is None] == []
 
 
 async def test_a_closed_pool_begins_nothing_more() -> None:
