@@ -21,7 +21,7 @@ from workflows.tools import use_ui_tool
 
 async def pay(amount: int) -> dict:
     asked = await use_ui_tool("Refund", {"amount": amount}, title=f"Refund {amount} EUR?", choices=["yes", "no"])
-    return {"paid": amount if asked["verdict"] == "yes" else 0}
+    return {"paid": amount if asked["choice"] == "yes" else 0}
 """
 # A tool that ends its worker, or never returns, while the recording says so.
 POISON = """

@@ -81,9 +81,17 @@ class OldDeployment:
         self._client.close()
         self.redis.close()
 
+    def logs(self) -> str:
+        ends = (f"== {log.name}\n{log.read_text()[-3000:]}\n" for log in sorted(self._folder.glob("*.log")))
+        return "".join(ends)
+
     def run(self, *arguments: str) -> Any:
         done = subprocess.run(
-            [*self._version.command(*arguments), "--json"], env=self._env, cwd=self._folder, capture_output=True, check=False
+            [*self._version.command(*arguments), "--json"],
+            env=self._env,
+            cwd=self._folder,
+            capture_output=True,
+            check=False,
         )
         assert done.returncode == 0, (arguments, done.stdout, done.stderr)
         return json.loads(done.stdout)
@@ -96,7 +104,9 @@ class OldDeployment:
 
     def wait_for(self, case: str, state: str, **fields: Any) -> None:
         expected = {"state": state, **fields}
-        wait_until(f"{case} is {expected}", lambda: expected.items() <= self.case(case).items(), seen=lambda: self.case(case))
+        wait_until(
+            f"{case} is {expected}", lambda: expected.items() <= self.case(case).items(), seen=lambda: self.case(case)
+        )
 
 
 def wait_until(
@@ -201,7 +211,10 @@ def _hold_runs(old: OldDeployment) -> None:
     old.enqueue("Short", "held-by-cap", app="busy")
     old.wait_for("held-by-cap", "queued", hold="concurrency")
     orders, carts = old.database["orders"], old.database["carts"]
-    wait_until("the watcher has positions", lambda: old.database["streams"].count_documents({"resume_token": {"$ne": None}}) >= 1)
+    wait_until(
+        "the watcher has positions",
+        lambda: old.database["streams"].count_documents({"resume_token": {"$ne": None}}) >= 1,
+    )
     orders.insert_one({"_id": "order-1", "state": "new"})
     runs = old.database["runs"]
     wait_until("the order is packed", lambda: runs.count_documents({"workflow": "Orders", "state": "running"}) == 1)
@@ -238,6 +251,16 @@ def write(old: OldDeployment, meta: Document) -> None:
     (DATA / "_recording.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
 
 
+def _record_and_write(old: OldDeployment, commit: str) -> None:
+    try:
+        meta = record(old)
+    except BaseException:
+        sys.stderr.write(old.logs())
+        raise
+    sha = subprocess.run(["git", "rev-parse", commit], capture_output=True, check=True, text=True).stdout.strip()
+    write(old, {"commit": sha, "recorded_at": datetime.now(UTC).isoformat(), **meta})
+
+
 async def main(commit: str) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="unattended-recording-")))
@@ -252,15 +275,7 @@ async def main(commit: str) -> None:
             settings = deployment.environment(folder, mongodb_url=services.mongodb_url, redis_url=services.redis_url)
             old = OldDeployment(version, folder, settings)
             stack.callback(old.close)
-            try:
-                meta = await asyncio.to_thread(record, old)
-            except BaseException:
-                for log in sorted(folder.glob("*.log")):
-                    sys.stderr.write(f"== {log.name}\n{log.read_text()[-3000:]}\n")
-                raise
-            sha = subprocess.run(["git", "rev-parse", commit], capture_output=True, check=True, text=True).stdout.strip()
-            meta = {"commit": sha, "recorded_at": datetime.now(UTC).isoformat(), **meta}
-            await asyncio.to_thread(write, old, meta)
+            await asyncio.to_thread(_record_and_write, old, commit)
             old.close()
 
 

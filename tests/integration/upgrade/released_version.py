@@ -39,7 +39,9 @@ THIS_VERSION = ReleasedVersion("new", REPOSITORY)
 
 @contextmanager
 def unpacked(commit: str, *, name: str = "old") -> Iterator[ReleasedVersion]:
-    archive = subprocess.run(["git", "archive", "--format=tar", commit], cwd=REPOSITORY, capture_output=True, check=False)
+    archive = subprocess.run(
+        ["git", "archive", "--format=tar", commit], cwd=REPOSITORY, capture_output=True, check=False
+    )
     if archive.returncode:
         raise UnknownCommitError(archive.stderr.decode(errors="replace").strip())
     with tempfile.TemporaryDirectory(prefix="unattended-version-") as folder:
