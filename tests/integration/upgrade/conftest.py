@@ -63,9 +63,9 @@ async def upgraded(
         billing_url="http://127.0.0.1:9/usage",
         billing_secret=frozenset({"env:BILLING_SECRET"}),
     )
-    database = connect(servers.mongodb_url, database=name)
+    database = connect(servers.mongodb_url or "", database=name)
     recording = read_recording(name, now=datetime.now(UTC))
-    await load(recording, database, servers.redis_url, name)
+    await load(recording, database, servers.redis_url or "", name)
     stage = Stage(settings, RunStore(database, republish_after_s=2), folder)
     stage.settings = replace(stage.settings, environ={**stage.settings.environ, **SECRETS})
     for package, files in deployment.packages(name).items():

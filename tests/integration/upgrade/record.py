@@ -51,7 +51,7 @@ class OldDeployment:
         self._roles: dict[str, subprocess.Popen[bytes]] = {}
         self._client: MongoClient[Document] = MongoClient(settings["UNATTENDED_MONGODB_URL"])
         self.database = self._client[deployment.DATABASE]
-        self.redis = Redis.from_url(settings["UNATTENDED_REDIS_URL"])
+        self.redis = Redis.from_url(settings["UNATTENDED_REDIS_URL"], decode_responses=True)
 
     def start(self, role: str) -> None:
         log_path = self._folder / f"{role}-{time.monotonic_ns()}.log"
@@ -244,9 +244,9 @@ def write(old: OldDeployment, meta: Document) -> None:
         documents = [*old.database[name].find().sort("_id", 1)]
         lines = [json_util.dumps(each, json_options=json_util.RELAXED_JSON_OPTIONS) for each in documents]
         (DATA / f"{name}.json").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        indexes[name] = [index.to_dict() for index in old.database[name].list_indexes()]
+        indexes[name] = [dict(index) for index in old.database[name].list_indexes()]
     (DATA / "_indexes.json").write_text(json_util.dumps(indexes, indent=1) + "\n", encoding="utf-8")
-    messages = [each.decode() for each in old.redis.lrange(deployment.DATABASE, 0, -1)]
+    messages = [str(each) for each in old.redis.lrange(deployment.DATABASE, 0, -1)]
     (DATA / "_messages.json").write_text(json.dumps(messages, indent=1) + "\n", encoding="utf-8")
     (DATA / "_recording.json").write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
 
@@ -272,7 +272,9 @@ async def main(commit: str) -> None:
         models = {"default": {"provider": "script", "file": "answers.yaml"}}
         (folder / "models.yaml").write_text(dumped({"models": models, "prices": prices}))
         async with embedded_servers(folder / "servers") as services:
-            settings = deployment.environment(folder, mongodb_url=services.mongodb_url, redis_url=services.redis_url)
+            settings = deployment.environment(
+                folder, mongodb_url=services.mongodb_url or "", redis_url=services.redis_url or ""
+            )
             old = OldDeployment(version, folder, settings)
             stack.callback(old.close)
             await asyncio.to_thread(_record_and_write, old, commit)
