@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from ulid import ULID
 
 from tests.chaos.counting_model import CallCounts, counting_model
+from tests.integration.accounting.billing.receiver import BillingReceiver, billing_receiver
 from tests.integration.ops.all_roles import Roles
 from tests.integration.ops.command import unattended
 from tests.integration.stage import ENDED, Document, Stage, wait_until
@@ -36,6 +37,7 @@ class Upgraded:
     calls: CallCounts
     woken: dict[str, Document]
     client: httpx.AsyncClient
+    receiver: BillingReceiver
 
     async def runs(self) -> dict[str, Document]:
         return {run["_id"]: run async for run in self.stage.store.runs.find()}
@@ -60,7 +62,6 @@ async def upgraded(
         max_attempts=2,
         republish_after_s=2,
         caps=parse_caps(deployment.CAPS),
-        billing_url="http://127.0.0.1:9/usage",
         billing_secret=frozenset({"env:BILLING_SECRET"}),
     )
     database = connect(servers.mongodb_url or "", database=name)
@@ -75,16 +76,18 @@ async def upgraded(
         stack.push_async_callback(stage.close)
         calls = stack.enter_context(counting_model(stage, takes_s=0.005))
         await _rewind_the_clock(stage)
+        receiver = await stack.enter_async_context(billing_receiver())
+        stage.settings = replace(stage.settings, billing_url=receiver.url)
         await stage.start_worker()
         woken = await _wait_for_the_woken(stage, recording)
         await database["orders"].insert_one({"_id": "order-2", "state": "new"})  # while no watcher runs
         roles = Roles(stage, SECRETS)
         stack.push_async_callback(roles.close)
-        await roles.start("scheduler", "watcher", "gateway")
+        await roles.start("scheduler", "watcher", "gateway", "exporter")
         client = await stack.enter_async_context(
             httpx.AsyncClient(base_url=f"http://{roles.at['gateway']}", timeout=20)
         )
-        upgraded = Upgraded(stage, recording, roles, calls, woken, client)
+        upgraded = Upgraded(stage, recording, roles, calls, woken, client, receiver)
         await _bring_to_an_end(upgraded)
         yield upgraded
     dropped(name)
@@ -139,7 +142,7 @@ async def _wait_for_ends(upgraded: Upgraded, but: frozenset[str] | set[str] = fr
         return await upgraded.stage.store.runs.find_one(query, {"_id": 1}) is None
 
     try:
-        await wait_until("the recorded runs have ended", all_ended, within_s=40)
+        await wait_until("the recorded runs have ended", all_ended, within_s=60)
     except AssertionError as error:
         fields = {
             "state": 1,

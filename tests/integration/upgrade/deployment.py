@@ -10,7 +10,7 @@ from typing import Any
 from tests.integration.stage import relay
 
 DATABASE = "recorded_deployment"  # written as this in the data, wherever the database is named
-CAPS = "app:busy=1,rate:paced=1/m"
+CAPS = "app:busy=1,workflow:Long=1,rate:paced=1/m"
 HOOK_SECRET = "a-bearer-of-the-recording"
 BILLING_SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 EVERY_S = 20
@@ -50,6 +50,7 @@ def packages(database: str) -> dict[str, dict[str, Any]]:
         "Down": told("Down", "Down"),
         "Refused": told("Refused", "Refused"),
         "Visits": _visits(),
+        "Doomed": told("Doomed", "Doomed"),
     }
 
 
@@ -65,9 +66,9 @@ def with_tool(package: dict[str, Any], agent: str, tool: str, source: str) -> di
 
 
 def _visits() -> dict[str, Any]:
-    """Its state outlives its runs."""
+    """Its state outlives its runs: only a run of the recording sets it."""
     package = told("Visits", "Porter")
-    came = {"type": "agent_text", "agent": "Porter", "match": {"contains": "e"}}
+    came = {"type": "agent_text", "agent": "Porter", "match": {"equals": ANSWER["text"]}}
     source = {"type": "state", "default": False, "persist": True, "persist_key": "none", "triggers": [came]}
     package["context_variables"]["definitions"] = {"came": {"type": "boolean", "source": source}}
     return package
@@ -129,6 +130,7 @@ USAGE = {"input": 100, "output": 20}
 ANSWERS: dict[str, Any] = {
     "Third": [{"text": "never", "delay_s": 3600}],
     "Packer": [{"text": "never", "delay_s": 3600}],
+    "Doomed": [{"text": "never", "delay_s": 3600}],
     "Payer": [{"tool_calls": [{"name": "pay", "arguments": {"amount": 7}}], "usage": USAGE}, {"text": "paid"}],
     "Taster": [{"tool_calls": [{"name": "swallow", "arguments": {}}], "usage": USAGE}, {"text": "tasted"}],
     "Limited": [{"error": {"status": 429, "retry_after_s": 20}}],

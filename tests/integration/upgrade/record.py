@@ -121,22 +121,22 @@ def wait_until(
 
 def record(old: OldDeployment) -> Document:
     meta = _set_up(old)
-    for role in ("scheduler", "watcher", "gateway", "worker"):
+    for role in ("scheduler", "watcher", "gateway", "exporter", "worker"):
         old.start(role)
     _lose_two_workers(old)
     old.start("worker")
     _bring_runs_to_rest(old)
     meta |= _call_the_gateway(old, meta["key"])
     _hold_runs(old)
-    old.kill("watcher")
-    old.kill("gateway")
-    old.kill("scheduler")
+    for role in ("watcher", "gateway", "exporter", "scheduler"):
+        old.kill(role)
     # What nothing has rolled up, released or woken yet.
     old.enqueue("Short", "not-rolled-up")
     old.wait_for("not-rolled-up", "succeeded")
     old.enqueue("Limited", "retrying")
     old.wait_for("retrying", "queued", attempt=2)
     old.kill("worker")
+    old.run("runs", "cancel", old.case("cancelled-late")["_id"])
     for case in ("queued-1", "queued-2", "queued-3"):
         old.enqueue("Short", case)
     return meta
@@ -197,7 +197,10 @@ def _call_the_gateway(old: OldDeployment, key: str) -> Document:
         body = {"workflow": "Short", "app_id": "acme", "input": {}}
         started = client.post("/v1/runs", json=body, headers=api)
         assert started.status_code in (200, 201, 202), started.text
-    return {"hooked": hook.json()["run_id"], "posted": started.json()["run_id"]}
+        login = client.post("/console/login", data={"key": key}, headers={"origin": base})
+        assert login.status_code == 303, login.text
+    cookies = {name: client.cookies[name] for name in client.cookies}
+    return {"hooked": hook.json()["run_id"], "posted": started.json()["run_id"], "cookies": cookies}
 
 
 def _hold_runs(old: OldDeployment) -> None:
@@ -208,8 +211,11 @@ def _hold_runs(old: OldDeployment) -> None:
     old.wait_for("held-by-budget", "queued", hold="budget")
     old.enqueue("Long", "crashed", app="busy")
     old.wait_for("crashed", "running", turn=2)
-    old.enqueue("Short", "held-by-cap", app="busy")
-    old.wait_for("held-by-cap", "queued", hold="concurrency")
+    for workflow, case, app in (("Short", "held-by-cap", "busy"), ("Long", "held-by-workflow", "acme")):
+        old.enqueue(workflow, case, app=app)
+        old.wait_for(case, "queued", hold="concurrency")
+    old.enqueue("Doomed", "cancelled-late")
+    old.wait_for("cancelled-late", "running")
     orders, carts = old.database["orders"], old.database["carts"]
     wait_until(
         "the watcher has positions",

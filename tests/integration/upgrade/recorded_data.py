@@ -32,6 +32,7 @@ class Recording:
     reader: str
     hooked: str
     posted: str
+    cookies: Mapping[str, str]
     collections: Mapping[str, list[Document]]
     indexes: Mapping[str, list[Document]]
     messages: list[str]

@@ -9,6 +9,7 @@ once. Then every run is judged as after a storm, by the model server's own count
 
 import asyncio
 import itertools
+import json
 import os
 import shutil
 import signal
@@ -59,7 +60,7 @@ class Role:
         self.name, self.version = role, version
         settings = replace(stage.settings, listen=find_free_address(), concurrency=8, environ={})
         self.address = str(settings.listen)
-        self._env = version.environment(**as_environment(settings), HOOK_SECRET=SECRET)
+        self.env = version.environment(**as_environment(settings), HOOK_SECRET=SECRET)
         self._folder = stage.folder
         self._log = stage.folder / f"{version.name}-{role}.log"
         self._task: asyncio.Task[None] | None = None
@@ -81,7 +82,7 @@ class Role:
         while True:
             with self._log.open("ab") as log:
                 self._process = await asyncio.create_subprocess_exec(
-                    *self.version.command(self.name), env=self._env, cwd=self._folder, stdout=log, stderr=log
+                    *self.version.command(self.name), env=self.env, cwd=self._folder, stdout=log, stderr=log
                 )
             self.pids.append(self._process.pid)
             await self._process.wait()
@@ -114,6 +115,18 @@ class BothVersions:
         finally:
             await asyncio.gather(*(role.stop() for role in self._roles.values()))
 
+    async def command(self, version: str, *arguments: str) -> None:
+        role = self._roles[version, "gateway"]
+        process = await asyncio.create_subprocess_exec(
+            *role.version.command(*arguments),
+            env=role.env,
+            cwd=self._stage.folder,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await process.communicate()
+        assert process.returncode == 0, out.decode()
+
     def gateway(self, version: str) -> str:
         return f"http://{self._roles[version, 'gateway'].address}"
 
@@ -138,7 +151,7 @@ class BothVersions:
         return "\n".join(f"== {version} {name}\n{role.log()[-2500:]}" for (version, name), role in self._roles.items())
 
 
-def _relay(database: str, *, until: datetime) -> dict[str, Any]:
+def _relay(database: str) -> dict[str, Any]:
     hook = {
         "name": "delivered",
         "type": "webhook",
@@ -146,24 +159,29 @@ def _relay(database: str, *, until: datetime) -> dict[str, Any]:
         "verify": {"scheme": "bearer", "secret": "env:HOOK_SECRET"},
         "dedupe": "=id",
     }
-    catch_up = {"grace": "60s", "policy": "all", "max": 100}
-    clock = {"name": "ticking", "type": "schedule", "every": "1s", "apps": ["clock"], "overlap": "allow"}
     change = {"name": "changed", "type": "database_condition", "database": database, "collection": "orders"}
-    triggers = [hook, {**clock, "misfire": catch_up, "end": until.isoformat()}, {**change, "apps": ["shop"]}]
-    return {**known_relay("Relay", AGENTS), "triggers": {"triggers": triggers}}
+    return {**known_relay("Relay", AGENTS), "triggers": {"triggers": [hook, {**change, "apps": ["shop"]}]}}
+
+
+def _clock(*, until: datetime) -> dict[str, Any]:
+    """Each second; what a killed scheduler has missed is caught up with."""
+    catch_up = {"grace": "60s", "policy": "all", "max": 100}
+    clock = {"name": "ticking", "type": "schedule", "every": "1s", "overlap": "allow", "misfire": catch_up}
+    return {**clock, "end": until.isoformat()}
 
 
 async def run_side_by_side(old: ReleasedVersion, folder: Path) -> Judgement:
     async with AsyncExitStack() as stack:
         stage = await stack.enter_async_context(stage_of_its_own(folder, lease_s=4, republish_after_s=2))
         calls = stack.enter_context(counting_model(stage, takes_s=ANSWER_S))
-        # Roles start within some seconds: the clock's last tick is well after that.
-        until = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=8 + TICKS)
-        stage.package("Relay", _relay(stage.store.database.name, until=until))
+        stage.package("Relay", _relay(stage.store.database.name))
         both = BothVersions(stage, (old, THIS_VERSION))
         await stack.enter_async_context(both.running())
         try:
             await wait_until("a watcher has a position", lambda: _has_position(stage))
+            until = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=TICKS + 4)
+            clock = json.dumps(_clock(until=until))
+            await both.command("old", "triggers", "create", clock, "--workflow", "Relay", "--app", "clock")
             accepted, *_ = await asyncio.gather(_deliver(both), _change(stage), _kill_both(both, stage))
             await wait_until("the clock has ended", lambda: _is_past(until))
             await wait_for_calm(stage, calls, within_s=60)

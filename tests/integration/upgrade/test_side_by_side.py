@@ -10,7 +10,7 @@ from tests.integration.upgrade.recorded_data import DATA
 from tests.integration.upgrade.released_version import UnknownCommitError, unpacked
 from tests.integration.upgrade.side_by_side import run_side_by_side
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 
 async def test_both_versions_end_every_run_once(tmp_path: Path) -> None:

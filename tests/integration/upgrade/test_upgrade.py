@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from accounting.ledger.ledger_rows import OPEN
 from tests.integration.ops.command import unattended
 from tests.integration.stage import Document, wait_until
 from tests.integration.upgrade.conftest import Upgraded, answer_text
@@ -16,7 +18,7 @@ from tests.integration.upgrade.deployment import EVERY_S, HOOK_SECRET
 from workers.store.run import RUN_FORMAT
 from workers.store.run_indexes import OBSOLETE_RUN_INDEXES
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
 USAGE = 12  # tokens of a call that the model server of the test answers
 # Runs that had not ended: the turns of each, and the model calls that it had still to make.
@@ -28,6 +30,7 @@ UNFINISHED: dict[str, tuple[int, dict[str, int]]] = {
     "crashed": (4, {"Third": 1, "Fourth": 1}),
     "isolated": (1, {"Taster": 1}),
     "held-by-cap": (1, {"Writer": 1}),
+    "held-by-workflow": (4, {"First": 1, "Second": 1, "Third": 1, "Fourth": 1}),
     "held-by-rate": (1, {"Writer": 1}),
     "held-by-budget": (1, {"Writer": 1}),
     "waiting": (1, {"Payer": 1}),
@@ -73,6 +76,16 @@ async def test_an_unfinished_run_comes_to_its_end(upgraded: Upgraded, case: str)
     assert run["lease"]["token"] > before["lease"]["token"]
 
 
+async def test_a_run_that_was_to_be_cancelled_is(upgraded: Upgraded) -> None:
+    """Its worker was killed before it heard of that."""
+    before = upgraded.recording.by_case()["cancelled-late"]
+    run = await upgraded.stage.run(before["_id"])
+
+    assert (before["state"], bool(before["cancel_requested"])) == ("running", True)
+    assert (run["state"], run["outcome"]["kind"]) == ("cancelled", "cancelled")
+    assert not [run_id for run_id, _ in upgraded.calls if run_id == run["_id"]]
+
+
 async def test_ended_runs_stay_as_they_were(upgraded: Upgraded) -> None:
     ended = ("succeeded", "failed", "cancelled", "parked")
     before = {run["_id"]: run for run in upgraded.recording.collections["runs"] if run["state"] in ended}
@@ -104,6 +117,36 @@ async def test_usage_is_what_it_was_and_what_came(upgraded: Upgraded) -> None:
     await wait_until("the totals are those of the ledger", usage_is_whole)
     verified = await unattended(upgraded.stage, "usage", "--verify")
     assert verified.code == 0, verified.out
+
+
+async def test_billing_posts_what_waited(upgraded: Upgraded) -> None:
+    """Batches of the outbox as they were written; each row of the ledger arrives. Calls whose worker was killed are
+    open for some minutes."""
+    receiver, database = upgraded.receiver, upgraded.stage.store.database
+    waiting = {batch["_id"]: batch["body"] for batch in upgraded.recording.collections["outbox"]}
+
+    async def all_arrived() -> bool:
+        rows = {row["_id"] async for row in database["usage"].find({"rollup": {"$ne": OPEN}}, {"_id": 1})}
+        return rows == receiver.events.keys()
+
+    await wait_until("every row has arrived", all_arrived)
+    assert {batch: [body.encode()] for batch, body in waiting.items()} == {
+        batch: [*receiver.bodies[batch]] for batch in waiting
+    }
+
+
+async def test_the_exporter_counts_old_and_new_runs(upgraded: Upgraded) -> None:
+    ended = ("succeeded", "failed", "cancelled", "parked")
+
+    async def all_counted() -> bool:
+        runs = Counter(run["app_id"] for run in (await upgraded.runs()).values() if run["state"] in ended)
+        page = await upgraded.client.get(f"http://{upgraded.roles.at['exporter']}/metrics")
+        counted = Counter[str]()
+        for labels, value in re.findall(r"^unattended_runs_total\{(.*)\} (\S+)$", page.text, re.MULTILINE):
+            counted[dict(re.findall(r'(\w+)="([^"]*)"', labels))["app"]] += int(float(value))
+        return counted == runs
+
+    await wait_until("all runs are counted", all_counted)
 
 
 async def test_budgets_go_on_from_what_was_spent(upgraded: Upgraded) -> None:
@@ -189,11 +232,13 @@ async def test_streams_go_on_at_their_positions(upgraded: Upgraded) -> None:
     stage = upgraded.stage
     orders = [run["input"]["order"] for run in await stage.store.list() if run["workflow"] == "Orders"]
     visit = (await stage.accept("Visits")).run_id
+    visited = await stage.wait_for_end(visit)
 
     async def is_followed() -> bool:
         return bool(await stage.store.runs.find_one({"workflow": "Chain", "input.after": visit}))
 
     await wait_until("the visit is followed", is_followed)
+    assert visited["context"]["came"] is True  # a state that a run of the recording has left
     assert sorted(orders) == ["order-1", "order-1", "order-2"]
     streams = await stage.store.database["streams"].find().to_list(None)
     assert [(stream["state"], stream["gaps"]) for stream in streams] == [("running", [])] * 2
@@ -211,8 +256,8 @@ async def test_every_run_is_displayed(upgraded: Upgraded) -> None:
     assert recorded <= {run["run_id"] for run in listed.json}
     assert [each.code for each in (table, *details)] == [0] * (1 + len(shown))
 
-    origin = str(upgraded.client.base_url)
-    await upgraded.client.post("/console/login", data={"key": upgraded.recording.key}, headers={"origin": origin})
+    for name, value in upgraded.recording.cookies.items():  # a session that began at the old gateway
+        upgraded.client.cookies.set(name, value)
     for path in ("/console", "/console/runs", "/console/triggers", "/console/usage"):
         page = await upgraded.client.get(path)
         assert page.status_code == 200, path
