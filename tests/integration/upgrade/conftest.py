@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -28,14 +29,14 @@ SECRETS = {"HOOK_SECRET": deployment.HOOK_SECRET, "BILLING_SECRET": deployment.B
 
 
 @dataclass(frozen=True, slots=True)
-class Upgraded:
-    """`woken`: the states of the recorded runs when the old wake-ups were used up, before any other role began."""
+class UpgradedDeployment:
+    """`after_wakeups`: the recorded runs by case, when the old wake-ups were used up and no other role ran yet."""
 
     stage: Stage
     recording: Recording
     roles: Roles
     calls: CallCounts
-    woken: dict[str, Document]
+    after_wakeups: dict[str, Document]
     client: httpx.AsyncClient
     receiver: BillingReceiver
 
@@ -50,9 +51,37 @@ class Upgraded:
 @pytest.fixture(scope="module")
 async def upgraded(
     servers: Services, dropped: Callable[[str], None], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Upgraded]:
+) -> AsyncIterator[UpgradedDeployment]:
     folder, name = tmp_path_factory.mktemp("upgrade"), f"test_{ULID()}".lower()
-    settings = Settings(
+    database = connect(servers.mongodb_url or "", database=name)
+    recording = read_recording(name, now=datetime.now(UTC))
+    await load(recording, database, servers.redis_url or "", name)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(database.client.close)
+        receiver = await stack.enter_async_context(billing_receiver())
+        stage = _stage(
+            _settings(servers, folder, name, billing_url=receiver.url), RunStore(database, republish_after_s=2), folder
+        )
+        stack.push_async_callback(stage.close)
+        calls = stack.enter_context(counting_model(stage, takes_s=0.005))
+        await _rewind_the_clock(stage)
+        await stage.start_worker()
+        after_wakeups = await _wait_until_wakeups_are_used(stage, recording)
+        await database["orders"].insert_one({"_id": "order-2", "state": "new"})  # while no watcher runs
+        roles = Roles(stage, SECRETS)
+        stack.push_async_callback(roles.close)
+        await roles.start("scheduler", "watcher", "gateway", "exporter")
+        client = await stack.enter_async_context(
+            httpx.AsyncClient(base_url=f"http://{roles.at['gateway']}", timeout=20)
+        )
+        upgraded = UpgradedDeployment(stage, recording, roles, calls, after_wakeups, client, receiver)
+        await _bring_to_an_end(upgraded)
+        yield upgraded
+    dropped(name)
+
+
+def _settings(servers: Services, folder: Path, name: str, *, billing_url: str) -> Settings:
+    return Settings(
         mongodb_url=servers.mongodb_url,
         redis_url=servers.redis_url,
         database=name,
@@ -62,35 +91,17 @@ async def upgraded(
         max_attempts=2,
         republish_after_s=2,
         caps=parse_caps(deployment.CAPS),
+        billing_url=billing_url,
         billing_secret=frozenset({"env:BILLING_SECRET"}),
     )
-    database = connect(servers.mongodb_url or "", database=name)
-    recording = read_recording(name, now=datetime.now(UTC))
-    await load(recording, database, servers.redis_url or "", name)
-    stage = Stage(settings, RunStore(database, republish_after_s=2), folder)
+
+
+def _stage(settings: Settings, store: RunStore, folder: Path) -> Stage:
+    stage = Stage(settings, store, folder)
     stage.settings = replace(stage.settings, environ={**stage.settings.environ, **SECRETS})
-    for package, files in deployment.packages(name).items():
+    for package, files in deployment.packages(settings.database).items():
         stage.package(package, files)
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(database.client.close)
-        stack.push_async_callback(stage.close)
-        calls = stack.enter_context(counting_model(stage, takes_s=0.005))
-        await _rewind_the_clock(stage)
-        receiver = await stack.enter_async_context(billing_receiver())
-        stage.settings = replace(stage.settings, billing_url=receiver.url)
-        await stage.start_worker()
-        woken = await _wait_for_the_woken(stage, recording)
-        await database["orders"].insert_one({"_id": "order-2", "state": "new"})  # while no watcher runs
-        roles = Roles(stage, SECRETS)
-        stack.push_async_callback(roles.close)
-        await roles.start("scheduler", "watcher", "gateway", "exporter")
-        client = await stack.enter_async_context(
-            httpx.AsyncClient(base_url=f"http://{roles.at['gateway']}", timeout=20)
-        )
-        upgraded = Upgraded(stage, recording, roles, calls, woken, client, receiver)
-        await _bring_to_an_end(upgraded)
-        yield upgraded
-    dropped(name)
+    return stage
 
 
 async def _rewind_the_clock(stage: Stage) -> None:
@@ -100,7 +111,7 @@ async def _rewind_the_clock(stage: Stage) -> None:
     assert done.modified_count == 1
 
 
-async def _wait_for_the_woken(stage: Stage, recording: Recording) -> dict[str, Document]:
+async def _wait_until_wakeups_are_used(stage: Stage, recording: Recording) -> dict[str, Document]:
     redis = Redis.from_url(stage.settings.redis_url or "")
 
     async def all_woken() -> bool:
@@ -116,7 +127,7 @@ async def _wait_for_the_woken(stage: Stage, recording: Recording) -> dict[str, D
     return {case: await stage.run(run["_id"]) for case, run in recording.by_case().items()}
 
 
-async def _bring_to_an_end(upgraded: Upgraded) -> None:
+async def _bring_to_an_end(upgraded: UpgradedDeployment) -> None:
     """As operators would: one question is answered with the old key, and one budget is raised."""
     cases = upgraded.recording.by_case()
     await _wait_for_ends(upgraded, but={cases["held-by-budget"]["_id"]})
@@ -134,7 +145,7 @@ def answer_text(answer: httpx.Response) -> str:
     return f"{answer.status_code}: {answer.text}"
 
 
-async def _wait_for_ends(upgraded: Upgraded, but: frozenset[str] | set[str] = frozenset()) -> None:
+async def _wait_for_ends(upgraded: UpgradedDeployment, but: frozenset[str] | set[str] = frozenset()) -> None:
     recorded = [run["_id"] for run in upgraded.recording.collections["runs"] if run["_id"] not in but]
     query = {"$or": [{"_id": {"$in": recorded}}, {"workflow": "Orders"}], "state": {"$nin": [*ENDED]}}
 

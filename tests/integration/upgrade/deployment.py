@@ -1,13 +1,13 @@
 """The deployment that the version before left behind: its packages, settings and budgets, as both versions are given
 them.
 
-Agents are told apart by their names, in the answers of the recording and by the model server of the test.
+The answers of the recording, and the model server of the test, know agents by their names.
 """
 
 from pathlib import Path
 from typing import Any
 
-from tests.integration.stage import relay
+from tests.chaos.counting_model import known_relay
 
 DATABASE = "recorded_deployment"  # written as this in the data, wherever the database is named
 CAPS = "app:busy=1,workflow:Long=1,rate:paced=1/m"
@@ -39,25 +39,19 @@ async def swallow() -> str:
 
 def packages(database: str) -> dict[str, dict[str, Any]]:
     return {
-        "Short": {**told("Short", "Writer"), "triggers": {"triggers": [_hook(), _clock(), _paused_clock()]}},
-        "Long": told("Long", *LONG),
-        "Chain": {**told("Chain", "Follower"), "triggers": {"triggers": [_chain()]}},
-        "Orders": {**told("Orders", "Packer"), "triggers": {"triggers": [_changes(database)]}},
-        "Quiet": {**told("Quiet", "Merger"), "triggers": {"triggers": [_merged_changes(database)]}},
-        "Till": with_tool(told("Till", "Payer"), "Payer", "pay", PAY),
-        "Poison": with_tool(told("Poison", "Taster"), "Taster", "swallow", POISON),
-        "Limited": told("Limited", "Limited"),
-        "Down": told("Down", "Down"),
-        "Refused": told("Refused", "Refused"),
+        "Short": {**known_relay("Short", ["Writer"]), "triggers": {"triggers": [_hook(), _clock(), _paused_clock()]}},
+        "Long": known_relay("Long", [*LONG]),
+        "Chain": {**known_relay("Chain", ["Follower"]), "triggers": {"triggers": [_chain()]}},
+        "Orders": {**known_relay("Orders", ["Packer"]), "triggers": {"triggers": [_changes(database)]}},
+        "Quiet": {**known_relay("Quiet", ["Merger"]), "triggers": {"triggers": [_merged_changes(database)]}},
+        "Till": with_tool(known_relay("Till", ["Payer"]), "Payer", "pay", PAY),
+        "Poison": with_tool(known_relay("Poison", ["Taster"]), "Taster", "swallow", POISON),
+        "Limited": known_relay("Limited", ["Limited"]),
+        "Down": known_relay("Down", ["Down"]),
+        "Refused": known_relay("Refused", ["Refused"]),
         "Visits": _visits(),
-        "Doomed": told("Doomed", "Doomed"),
+        "Doomed": known_relay("Doomed", ["Doomed"]),
     }
-
-
-def told(name: str, *agents: str) -> dict[str, Any]:
-    """A relay whose prompts name the run: so a model server knows which run asks."""
-    exposed = {agent: {"variables": ["run_id"]} for agent in agents}
-    return {**relay(name, [*agents]), "context_variables": {"definitions": {}, "agents": exposed}}
 
 
 def with_tool(package: dict[str, Any], agent: str, tool: str, source: str) -> dict[str, Any]:
@@ -67,7 +61,7 @@ def with_tool(package: dict[str, Any], agent: str, tool: str, source: str) -> di
 
 def _visits() -> dict[str, Any]:
     """Its state outlives its runs: only a run of the recording sets it."""
-    package = told("Visits", "Porter")
+    package = known_relay("Visits", ["Porter"])
     came = {"type": "agent_text", "agent": "Porter", "match": {"equals": ANSWER["text"]}}
     source = {"type": "state", "default": False, "persist": True, "persist_key": "none", "triggers": [came]}
     package["context_variables"]["definitions"] = {"came": {"type": "boolean", "source": source}}

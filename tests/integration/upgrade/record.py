@@ -30,7 +30,7 @@ from ops.embedded.embedded_servers import embedded_servers
 from ops.free_ports import find_free_address
 from tests.integration.stage import write_package
 from tests.integration.upgrade import deployment
-from tests.integration.upgrade.released_version import ReleasedVersion, unpacked
+from tests.integration.upgrade.released_version import ReleasedVersion, unpack_version
 from tests.quick_yaml import dumped
 
 DATA = Path(__file__).with_name("data")
@@ -130,7 +130,7 @@ def record(old: OldDeployment) -> Document:
     _hold_runs(old)
     for role in ("watcher", "gateway", "exporter", "scheduler"):
         old.kill(role)
-    # What nothing has rolled up, released or woken yet.
+    # What nothing has rolled up, released or after_wakeups yet.
     old.enqueue("Short", "not-rolled-up")
     old.wait_for("not-rolled-up", "succeeded")
     old.enqueue("Limited", "retrying")
@@ -270,7 +270,7 @@ def _record_and_write(old: OldDeployment, commit: str) -> None:
 async def main(commit: str) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="unattended-recording-")))
-        version = stack.enter_context(unpacked(commit))
+        version = stack.enter_context(unpack_version(commit))
         for name, files in deployment.packages(deployment.DATABASE).items():
             write_package(folder / "packages", name, files)
         (folder / "answers.yaml").write_text(dumped({"answers": deployment.ANSWERS, "default": deployment.ANSWER}))

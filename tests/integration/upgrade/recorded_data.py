@@ -52,7 +52,7 @@ def read_recording(database: str, *, now: datetime) -> Recording:
 
     def text_of(path: Path) -> str:
         text = path.read_text(encoding="utf-8").replace(DATABASE, database)
-        return _shifted(text, shift, near=recorded_at)
+        return _shift_times(text, shift, near=recorded_at)
 
     files = [path for path in sorted(DATA.glob("*.json")) if not path.name.startswith("_")]
     return Recording(
@@ -68,7 +68,7 @@ def _read(line: str) -> Document:
     return document
 
 
-def _shifted(text: str, shift: timedelta, *, near: datetime) -> str:
+def _shift_times(text: str, shift: timedelta, *, near: datetime) -> str:
     """Every time near the recording, also in ids, keys and bodies; other times are none of the recording's."""
 
     def hour(found: re.Match[str]) -> str:

@@ -38,7 +38,7 @@ THIS_VERSION = ReleasedVersion("new", REPOSITORY)
 
 
 @contextmanager
-def unpacked(commit: str, *, name: str = "old") -> Iterator[ReleasedVersion]:
+def unpack_version(commit: str, *, name: str = "old") -> Iterator[ReleasedVersion]:
     archive = subprocess.run(
         ["git", "archive", "--format=tar", commit], cwd=REPOSITORY, capture_output=True, check=False
     )

@@ -32,7 +32,7 @@ from tests.chaos.invariants import judge_runs, wait_for_calm
 from tests.chaos.own_servers import stage_of_its_own
 from tests.integration.ops.command import unattended
 from tests.integration.stage import Document, Stage, wait_until
-from tests.integration.upgrade.released_version import THIS_VERSION, ReleasedVersion, UnknownCommitError, unpacked
+from tests.integration.upgrade.released_version import THIS_VERSION, ReleasedVersion, UnknownCommitError, unpack_version
 from workers.settings import as_environment
 
 DELIVERIES, CHANGES, TICKS = 100, 20, 12
@@ -212,12 +212,12 @@ async def _deliver(both: BothVersions) -> list[tuple[int, str, int, str]]:
     async with httpx.AsyncClient(timeout=20, headers=headers) as client:
         for number in range(DELIVERIES):
             first, second = versions if number % 2 else versions[::-1]
-            told = [
+            responses = [
                 await client.post(f"{both.gateway(version)}/hooks/acme/Relay/delivered", json={"id": f"d{number}"})
                 for version in (first, second)
             ]
-            ids = [answer.json().get("run_id", answer.text) for answer in told]
-            answers.append((told[0].status_code, ids[0], told[1].status_code, ids[1]))
+            ids = [answer.json().get("run_id", answer.text) for answer in responses]
+            answers.append((responses[0].status_code, ids[0], responses[1].status_code, ids[1]))
             await asyncio.sleep(0.05)
     return answers
 
@@ -294,7 +294,7 @@ async def _judge_totals(judgement: Judgement, stage: Stage, calls: int) -> None:
 
 async def main(commit: str) -> int:
     try:
-        with unpacked(commit) as old, tempfile.TemporaryDirectory(prefix="unattended-upgrade-") as folder:
+        with unpack_version(commit) as old, tempfile.TemporaryDirectory(prefix="unattended-upgrade-") as folder:
             judgement = await run_side_by_side(old, Path(folder))
     except UnknownCommitError as error:
         sys.stderr.write(f"{commit}: {error}\n")

@@ -13,7 +13,7 @@ import pytest
 from accounting.ledger.ledger_rows import OPEN
 from tests.integration.ops.command import unattended
 from tests.integration.stage import Document, wait_until
-from tests.integration.upgrade.conftest import Upgraded, answer_text
+from tests.integration.upgrade.conftest import UpgradedDeployment, answer_text
 from tests.integration.upgrade.deployment import EVERY_S, HOOK_SECRET
 from workers.store.run import RUN_FORMAT
 from workers.store.run_indexes import OBSOLETE_RUN_INDEXES
@@ -40,7 +40,7 @@ UNFINISHED: dict[str, tuple[int, dict[str, int]]] = {
 }
 
 
-async def test_indexes_of_both_versions_stand_side_by_side(upgraded: Upgraded) -> None:
+async def test_indexes_of_both_versions_stand_side_by_side(upgraded: UpgradedDeployment) -> None:
     """Creating those of this version did not fail: no name stands for two. Old workers still need the old ones."""
     database = upgraded.stage.store.database
     for collection, recorded in upgraded.recording.indexes.items():
@@ -49,9 +49,9 @@ async def test_indexes_of_both_versions_stand_side_by_side(upgraded: Upgraded) -
         assert kept.items() <= now.items(), collection
 
 
-def test_wake_ups_of_the_version_before_are_understood(upgraded: Upgraded) -> None:
+def test_wake_ups_of_the_version_before_are_understood(upgraded: UpgradedDeployment) -> None:
     """No other role ran yet. Runs that wait for anything else are left to it."""
-    states = {case: run["state"] for case, run in upgraded.woken.items() if case in UNFINISHED}
+    states = {case: run["state"] for case, run in upgraded.after_wakeups.items() if case in UNFINISHED}
 
     assert {case for case, state in states.items() if state == "succeeded"} == {"queued-1", "queued-2", "queued-3"}
     assert len(upgraded.recording.messages) == 3
@@ -60,7 +60,7 @@ def test_wake_ups_of_the_version_before_are_understood(upgraded: Upgraded) -> No
 
 
 @pytest.mark.parametrize("case", UNFINISHED)
-async def test_an_unfinished_run_comes_to_its_end(upgraded: Upgraded, case: str) -> None:
+async def test_an_unfinished_run_comes_to_its_end(upgraded: UpgradedDeployment, case: str) -> None:
     turns, calls = UNFINISHED[case]
     before = upgraded.recording.by_case()[case]
     run = await upgraded.stage.run(before["_id"])
@@ -76,8 +76,8 @@ async def test_an_unfinished_run_comes_to_its_end(upgraded: Upgraded, case: str)
     assert run["lease"]["token"] > before["lease"]["token"]
 
 
-async def test_a_run_that_was_to_be_cancelled_is(upgraded: Upgraded) -> None:
-    """Its worker was killed before it heard of that."""
+async def test_a_run_that_was_to_be_cancelled_is(upgraded: UpgradedDeployment) -> None:
+    """Its worker was killed before it could read the request."""
     before = upgraded.recording.by_case()["cancelled-late"]
     run = await upgraded.stage.run(before["_id"])
 
@@ -86,7 +86,7 @@ async def test_a_run_that_was_to_be_cancelled_is(upgraded: Upgraded) -> None:
     assert not [run_id for run_id, _ in upgraded.calls if run_id == run["_id"]]
 
 
-async def test_ended_runs_stay_as_they_were(upgraded: Upgraded) -> None:
+async def test_ended_runs_stay_as_they_were(upgraded: UpgradedDeployment) -> None:
     ended = ("succeeded", "failed", "cancelled", "parked")
     before = {run["_id"]: run for run in upgraded.recording.collections["runs"] if run["state"] in ended}
     now = await upgraded.runs()
@@ -96,7 +96,7 @@ async def test_ended_runs_stay_as_they_were(upgraded: Upgraded) -> None:
     assert not {run_id for run_id, _ in upgraded.calls} & {*before}
 
 
-async def test_usage_is_what_it_was_and_what_came(upgraded: Upgraded) -> None:
+async def test_usage_is_what_it_was_and_what_came(upgraded: UpgradedDeployment) -> None:
     """Rows that had not been rolled up are, and calls that a dead worker had made stay missing."""
     recorded = upgraded.recording.collections["usage"]
     before = Counter[str]()
@@ -119,7 +119,7 @@ async def test_usage_is_what_it_was_and_what_came(upgraded: Upgraded) -> None:
     assert verified.code == 0, verified.out
 
 
-async def test_billing_posts_what_waited(upgraded: Upgraded) -> None:
+async def test_billing_posts_what_waited(upgraded: UpgradedDeployment) -> None:
     """Batches of the outbox as they were written; each row of the ledger arrives. Calls whose worker was killed are
     open for some minutes."""
     receiver, database = upgraded.receiver, upgraded.stage.store.database
@@ -135,7 +135,7 @@ async def test_billing_posts_what_waited(upgraded: Upgraded) -> None:
     }
 
 
-async def test_the_exporter_counts_old_and_new_runs(upgraded: Upgraded) -> None:
+async def test_the_exporter_counts_old_and_new_runs(upgraded: UpgradedDeployment) -> None:
     ended = ("succeeded", "failed", "cancelled", "parked")
 
     async def all_counted() -> bool:
@@ -149,7 +149,7 @@ async def test_the_exporter_counts_old_and_new_runs(upgraded: Upgraded) -> None:
     await wait_until("all runs are counted", all_counted)
 
 
-async def test_budgets_go_on_from_what_was_spent(upgraded: Upgraded) -> None:
+async def test_budgets_go_on_from_what_was_spent(upgraded: UpgradedDeployment) -> None:
     rows = upgraded.recording.collections["usage"]
     since = {each["_id"]: each["since"] for each in upgraded.recording.collections["budgets"]}
     for app in ("acme", "thrifty"):
@@ -168,10 +168,10 @@ async def test_budgets_go_on_from_what_was_spent(upgraded: Upgraded) -> None:
 
         await wait_until(f"{budget} has counted all calls", is_counted)
         assert all(row["at"] >= since[budget] for row in rows if row["app_id"] == app)
-    assert upgraded.woken["held-by-budget"]["hold"] == "budget"
+    assert upgraded.after_wakeups["held-by-budget"]["hold"] == "budget"
 
 
-async def test_ticks_fire_once_before_and_after(upgraded: Upgraded) -> None:
+async def test_ticks_fire_once_before_and_after(upgraded: UpgradedDeployment) -> None:
     """The last recorded one is tried again, those that were missed are made up for, and a backfill starts nothing."""
     recorded = _ticks(upgraded.recording.collections["runs"], "ticking")
     now = await upgraded.runs()
@@ -189,7 +189,7 @@ async def test_ticks_fire_once_before_and_after(upgraded: Upgraded) -> None:
     assert [tick for tick, count in Counter(after).items() if count > 1] == []
 
 
-async def test_events_that_have_their_run_start_no_second_one(upgraded: Upgraded) -> None:
+async def test_events_that_have_their_run_start_no_second_one(upgraded: UpgradedDeployment) -> None:
     recording = upgraded.recording
     bearer = {"authorization": f"Bearer {HOOK_SECRET}"}
     hook = await upgraded.client.post("/hooks/acme/Short/paid", json={"id": "order-1"}, headers=bearer)
@@ -203,7 +203,7 @@ async def test_events_that_have_their_run_start_no_second_one(upgraded: Upgraded
     assert enqueued.json["run_id"] == recording.by_case()["queued-1"]["_id"]
 
 
-async def test_old_keys_may_what_they_might(upgraded: Upgraded) -> None:
+async def test_old_keys_may_what_they_might(upgraded: UpgradedDeployment) -> None:
     """The key that may approve has answered a question already."""
     reader = upgraded.recording.reader
     shown = await upgraded.call("GET", "/v1/runs", key=reader)
@@ -213,7 +213,7 @@ async def test_old_keys_may_what_they_might(upgraded: Upgraded) -> None:
     assert started.status_code == 403, answer_text(started)
 
 
-async def test_run_time_triggers_and_pauses_stay(upgraded: Upgraded) -> None:
+async def test_run_time_triggers_and_pauses_stay(upgraded: UpgradedDeployment) -> None:
     listed = await unattended(upgraded.stage, "triggers", "list", "--json")
     by_name: dict[str, Any] = {each["name"]: each for each in listed.json}
     runs = [run for run in (await upgraded.runs()).values() if run["trigger"]["type"] == "schedule"]
@@ -227,7 +227,7 @@ async def test_run_time_triggers_and_pauses_stay(upgraded: Upgraded) -> None:
     assert posted.status_code == 202, answer_text(posted)
 
 
-async def test_streams_go_on_at_their_positions(upgraded: Upgraded) -> None:
+async def test_streams_go_on_at_their_positions(upgraded: UpgradedDeployment) -> None:
     """What changed while no watcher ran starts its run; a run that ends now starts the one that follows it."""
     stage = upgraded.stage
     orders = [run["input"]["order"] for run in await stage.store.list() if run["workflow"] == "Orders"]
@@ -244,7 +244,7 @@ async def test_streams_go_on_at_their_positions(upgraded: Upgraded) -> None:
     assert [(stream["state"], stream["gaps"]) for stream in streams] == [("running", [])] * 2
 
 
-async def test_every_run_is_displayed(upgraded: Upgraded) -> None:
+async def test_every_run_is_displayed(upgraded: UpgradedDeployment) -> None:
     recorded = {run["_id"] for run in upgraded.recording.collections["runs"]}
     cases = upgraded.recording.by_case()
     shown = [cases[case]["_id"] for case in ("crashed", "waiting", "parked", "cancelled")]
