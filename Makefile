@@ -17,7 +17,7 @@ CHAOS_OF_ACCOUNTING := tests/chaos/test_accounting_storm.py
 # The tests start hundreds of processes, and each would compile our code anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo up doctor test test-fast test-versions test-integration chaos chaos-triggers chaos-accounting mutations dashboards pictures audit check format coverage constraints clean
+.PHONY: help demo up doctor test test-fast test-versions test-integration chaos chaos-triggers chaos-accounting mutations upgrade dashboards pictures audit check format coverage constraints clean
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ chaos-accounting: $(VENV)/.installed-dev ## The same for the ledger: 1,000 runs 
 
 mutations: $(VENV)/.installed-dev ## Put small errors into the product, one at a time, and see which tests notice; an hour (ARGS=--fast: ten minutes)
 	@$(BIN)/python -m tests.mutations $(ARGS)
+
+upgrade: $(VENV)/.installed-dev ## This version and that of FROM=<commit> side by side on the same runs, with kills; half a minute
+	@$(BIN)/python -m tests.integration.upgrade.side_by_side $(FROM)
 
 dashboards: $(VENV)/.installed-dev ## Write the dashboards' JSON anew from their source
 	@$(BIN)/python -m ops.dashboards $(ARGS)

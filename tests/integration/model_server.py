@@ -1,6 +1,7 @@
 """A real HTTP server that answers as a plan says, such as with OpenAI's chat completions, and counts what it served."""
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -58,6 +59,12 @@ class ModelServer:
         return self.url.removesuffix("/v1")
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # who asked may have been killed between two requests
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def model_server(plan: Plan, *, keep_alive: bool = False) -> Iterator[ModelServer]:
     """`plan` gives the answer to the n-th request, from 0. An answer shorter than its content-length is cut off."""
@@ -85,7 +92,7 @@ def model_server(plan: Plan, *, keep_alive: bool = False) -> Iterator[ModelServe
         def log_message(self, *_: Any) -> None:
             """Silent: the test says what it needs to know."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = keep_alive  # they wait for a request that may never come
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
