@@ -19,7 +19,7 @@ from workflows.package.trigger_specs.webhook_spec import WebhookSpec
 MAX_SECRET_BYTES = 64 * 1024
 
 
-def add_unmet_needs(
+def add_missing_requirements(
     inspection: Inspection, settings: Settings, *, workflows: Collection[str] | None = None
 ) -> Inspection:
     """Add findings for unmet needs, which deactivate triggers or variables but refuse no package.

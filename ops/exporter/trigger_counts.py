@@ -32,7 +32,7 @@ async def read_trigger_counts(database: AsyncDatabase[Document]) -> TriggerCount
     for pipeline in paused_pipelines():
         paused.update(await _count_by_key(database, pipeline))
     created = Counter(dict.fromkeys(TRIGGER_TYPES, 0))
-    created.update(await _count_by_key(database, made_pipeline()))
+    created.update(await _count_by_key(database, created_pipeline()))
     overdue = await database["triggers"].aggregate(overdue_pipeline())
     overdue_ms = sum([row["overdue_ms"] async for row in overdue])
     return TriggerCounts(
@@ -62,7 +62,7 @@ def paused_pipelines() -> list[list[Document]]:
     ]
 
 
-def made_pipeline() -> list[Document]:
+def created_pipeline() -> list[Document]:
     return [{"$match": {"spec.type": {"$gt": ""}}}, {"$group": {"_id": "$spec.type", "count": {"$sum": 1}}}]
 
 

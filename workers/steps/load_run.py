@@ -55,7 +55,9 @@ async def load_run_context(run: RunExecution) -> None:
     chat.context = values
     if sources.include_schema and services.refresh_context:
         keys = key_facts_of(package, run.claim)
-        readers = ContextReaders(facts.app_id, keys, sources.read_document, sources.read_external)
+        readers = ContextReaders(
+            facts.app_id, keys, sources.read_document, sources.read_external, sources.read_timeouts
+        )
         chat.refresh_variables = partial(reread_values, readers, run_id=run.claim.run_id)
 
 

@@ -27,7 +27,7 @@ class FollowedRuns:
 
     async def find_moving(
         self,
-        matching: RunFilter,
+        run_filter: RunFilter,
         fields: Sequence[str],
         *,
         since: datetime,
@@ -38,11 +38,11 @@ class FollowedRuns:
 
         Includes running runs and those that are `known`.
         """
-        shape = matching.query()
+        shape = run_filter.query()
         queries: list[Document] = [
             {**shape, "created_at": {"$gte": since}},
             {**shape, "state": {"$in": sorted(ended)}, "finished_at": {"$type": "date", "$gte": since}},
-            replace(matching, states=(RunState.RUNNING,)).query(),
+            replace(run_filter, states=(RunState.RUNNING,)).query(),
             {"_id": {"$in": list(known)}},
         ]
         found: dict[str, Document] = {}

@@ -57,19 +57,19 @@ class RunLists:
     def __init__(self, store: RunStore) -> None:
         self._runs = store.runs
 
-    async def count(self, matching: RunFilter, *, up_to: int) -> int:
-        return await self._runs.count_documents(matching.query(), limit=up_to)
+    async def count(self, run_filter: RunFilter, *, up_to: int) -> int:
+        return await self._runs.count_documents(run_filter.query(), limit=up_to)
 
     def newest(
         self,
-        matching: RunFilter,
+        run_filter: RunFilter,
         fields: Sequence[str],
         *,
         limit: int,
         before: tuple[datetime, str] | None = None,
     ) -> AsyncCursor[dict[str, Any]]:
         """`before`: the time and the id of the run after which the list continues."""
-        query = matching.query()
+        query = run_filter.query()
         if before is not None:
             query["$and"] = [_accepted_before(*before)]
         newest_first = [("created_at", DESCENDING), ("_id", DESCENDING)]

@@ -18,7 +18,7 @@ _SHOWN = ("app_id", "workflow", "trigger.name", "state", "outcome.kind", "create
 class Selection:
     """The runs that a filter matched at one moment. `limit`: only the oldest of them."""
 
-    matching: RunFilter
+    run_filter: RunFilter
     limit: int | None = None
     began_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -47,7 +47,7 @@ class Selection:
         return await found.to_list(None)
 
     def _query(self, *, after: Document | None = None) -> Document:
-        query = self.matching.query()
+        query = self.run_filter.query()
         created = {"$lt": self.began_at, **query.get("created_at", {})}
         created["$lt"] = min(created["$lt"], self.began_at)
         if after is None:

@@ -150,11 +150,11 @@ class RunStore:
         return await self.runs.find_one(query)
 
     async def list(
-        self, matching: RunFilter = EVERYTHING, *, limit: int = 1000, only: Sequence[str] | None = None
+        self, run_filter: RunFilter = EVERYTHING, *, limit: int = 1000, only: Sequence[str] | None = None
     ) -> Sequence[Document]:
         """Lists runs, newest first. `only`: the fields to read, since a whole run may be megabytes."""
         newest_first = [("created_at", DESCENDING), ("_id", DESCENDING)]
-        found = self.runs.find(matching.query(), None if only is None else dict.fromkeys(only, 1)).sort(newest_first)
+        found = self.runs.find(run_filter.query(), None if only is None else dict.fromkeys(only, 1)).sort(newest_first)
         # A limit on the server: `to_list` alone would still read whole batches there.
         return await found.limit(limit).to_list(None)
 

@@ -9,7 +9,7 @@ from ops.cli.completion import complete_with, find_workflows
 from ops.cli.exit_codes import EXIT_FAILURE
 from ops.cli.output import exit_with_error, json_option, print_json, print_table
 from ops.cli.packages.verdicts import inspection_json, print_verdict
-from ops.missing_requirements import add_unmet_needs
+from ops.missing_requirements import add_missing_requirements
 from ops.presenters.printable_text import to_encodable
 from workers.settings import load_settings
 from workflows.package.catalog import Catalog, package_directories
@@ -87,7 +87,8 @@ def _inspect_packages() -> list[tuple[Inspection, Package | None]]:
     found = catalog.inspections()
     names = {inspection.name for inspection in found}
     return [
-        (add_unmet_needs(inspection, settings, workflows=names), started.get(inspection.folder)) for inspection in found
+        (add_missing_requirements(inspection, settings, workflows=names), started.get(inspection.folder))
+        for inspection in found
     ]
 
 

@@ -11,7 +11,7 @@ from ops.cli.exit_codes import EXIT_FAILURE
 from ops.cli.output import json_option, print_json
 from ops.cli.packages.verdicts import inspection_json, print_strict_result, print_totals, print_verdict
 from ops.cli.progress import show_progress
-from ops.missing_requirements import add_unmet_needs
+from ops.missing_requirements import add_missing_requirements
 from workers.settings import Settings, load_settings
 from workflows.package.catalog import find_package_folders, name_taken_finding, package_directories
 from workflows.package.loader import Inspection, inspect_package
@@ -66,7 +66,7 @@ def _inspect_all(paths: Sequence[Path], settings: Settings, *, production: bool)
     found: list[tuple[Path, Inspection]] = []
     path_by_name: dict[str, Path] = {}
     for path, own_inspection in inspected.items():
-        inspection = add_unmet_needs(own_inspection, settings, workflows=names)
+        inspection = add_missing_requirements(own_inspection, settings, workflows=names)
         if inspection.package is not None:
             first_path = path_by_name.setdefault(inspection.name, path)
             if first_path != path:

@@ -145,7 +145,7 @@ def _confirm(action: BulkAction, selection: Selection, number: int, first: Seque
     lines = _run_lines(first, number)
     if action.verb == "replay" and not action.replay.repeat_done:
         lines.append("runs whose tools or write-backs succeeded are skipped; --repeat-done replays them too")
-    confirm_or_exit(f"{action.verb} {pluralize(number, 'run')} ({selection.matching.describe()})", details=lines)
+    confirm_or_exit(f"{action.verb} {pluralize(number, 'run')} ({selection.run_filter.describe()})", details=lines)
 
 
 def _print_preview(
@@ -165,7 +165,9 @@ def _print_preview(
         click.echo(line)
     for line in _skipped_lines(skipped, "would be skipped"):
         click.echo(line)
-    click.echo(f"would {action.verb} {pluralize(number, 'run')}: {selection.matching.describe()}; nothing was changed")
+    click.echo(
+        f"would {action.verb} {pluralize(number, 'run')}: {selection.run_filter.describe()}; nothing was changed"
+    )
 
 
 def _run_lines(first: Sequence[dict[str, Any]], number: int) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from ops.exporter.trigger_counts import (
     PAUSE_REASONS,
-    made_pipeline,
+    created_pipeline,
     overdue_pipeline,
     paused_pipelines,
     read_trigger_counts,
@@ -78,7 +78,7 @@ async def test_of_many_triggers_only_those_that_are_paused_are_looked_at(store: 
     await triggers.pause(hourly("t1"), PAUSE)
     await triggers.pause(hourly("t2"), PAUSE, app_id="acme")
 
-    for pipeline in (*paused_pipelines(), made_pipeline(), overdue_pipeline()):
+    for pipeline in (*paused_pipelines(), created_pipeline(), overdue_pipeline()):
         command = {"aggregate": "triggers", "pipeline": pipeline, "cursor": {}}
         explained: dict[str, Any] = await store.database.command("explain", command, verbosity="executionStats")
         found = explained.get("executionStats") or explained["stages"][0]["$cursor"]["executionStats"]
