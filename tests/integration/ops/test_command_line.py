@@ -71,7 +71,7 @@ ELSEWHERE = {"demo", "run"}
 @pytest.fixture(autouse=True)
 def logging_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Keep commands from configuring the logging of this process."""
-    for module in ("session", "machine_commands"):
+    for module in ("database_session", "local_commands"):
         monkeypatch.setattr(f"ops.cli.{module}.configure_logging", lambda **_: None)
     workflows = logging.getLogger("workflows")
     level = workflows.level
