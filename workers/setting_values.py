@@ -6,11 +6,13 @@ Their errors say what to write instead.
 import ipaddress
 import os
 import re
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
+MAX_SECRET_BYTES = 64 * 1024
 MIN_RETENTION_DAYS = 7
 MIN_LEDGER_DAYS = 35
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
@@ -40,12 +42,30 @@ def server_url(raw: str) -> str:
     if kind != "file":
         return raw
     try:
-        url = Path(name).expanduser().read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        url = read_secret_file(name)
+    except ValueError as error:
         raise ValueError(f"a URL, or file:PATH of a file that holds it ({error})") from None
     if not url:
         raise ValueError(f"a URL, or file:PATH of a file that holds it; {name} is empty")
     return url
+
+
+def read_secret_file(name: str, *, directory: Path = Path()) -> str:
+    """Reads a small text file. A device or a pipe could fill the memory, or block for ever.
+
+    Raises ValueError with the reason.
+    """
+    try:
+        descriptor = os.open(directory / Path(name).expanduser(), os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise ValueError(f"{name} is not a regular file")
+            raw = file.read(MAX_SECRET_BYTES + 1)
+    except (OSError, RuntimeError) as error:  # RuntimeError: `~name` of an unknown user
+        raise ValueError(str(error)) from None
+    if len(raw) > MAX_SECRET_BYTES:
+        raise ValueError(f"{name} has more than {MAX_SECRET_BYTES // 1024} KB")
+    return raw.decode("utf-8").strip()
 
 
 def database_name(raw: str) -> str:

@@ -19,6 +19,7 @@ from workers.setting_values import (
     paths,
     plain_text,
     positive_int,
+    read_secret_file,
     retention_days,
     secret_references,
     server_url,
@@ -215,8 +216,8 @@ class Settings:
             return value
         if kind == "file" and name:
             try:
-                return (self.directory / Path(name).expanduser()).read_text(encoding="utf-8").strip()
-            except (OSError, UnicodeDecodeError) as error:
+                return read_secret_file(name, directory=self.directory)
+            except ValueError as error:
                 raise SettingsError(f"the secret {reference} cannot be read: {error}") from None
         raise SettingsError("a secret is written env:NAME or file:PATH, not in clear text")
 

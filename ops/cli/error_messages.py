@@ -20,6 +20,8 @@ def describe_error(error: Exception) -> tuple[str, int] | None:
         return str(error), EXIT_FAILURE if isinstance(error, NothingRunning) else EXIT_USAGE
     if isinstance(error, click.ClickException):
         return _describe_usage_error(error), EXIT_USAGE
+    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+        return "an argument has bytes that are not UTF-8; write it in UTF-8", EXIT_USAGE
     if isinstance(error, OSError) and error.errno in _DISK_FULL_ERRNOS:
         return f"{error.filename or 'standard output'} cannot be written: {error.strerror}", EXIT_FAILURE
     if isinstance(error, OSError) and error.filename is not None:

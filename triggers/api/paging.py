@@ -119,6 +119,7 @@ def _parse_cursor(cursor: str, paging: Paging) -> Position:
         raise invalid_cursor()
     try:
         position = json.loads(text)
+        json.dumps(position, ensure_ascii=False).encode()  # MongoDB takes no lone surrogates
     except (ValueError, RecursionError):
         raise invalid_cursor() from None
     if not isinstance(position, list) or any(isinstance(part, int) and abs(part) > _MAX_NUMBER for part in position):

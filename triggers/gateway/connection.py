@@ -14,7 +14,6 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 from uvicorn import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from triggers.form.accept_header import is_page_requested
@@ -22,6 +21,7 @@ from triggers.form.form_page import problem_page
 from triggers.gateway.connection_admission import ConnectionAdmission, QueueName, RequestSlot, WaitQueue, route_group
 from triggers.gateway.gateway_metrics import CloseReason
 from triggers.gateway.http_problems import ProblemError, problem_response, unavailable_problem
+from triggers.gateway.plain_http import PlainHttpProtocol
 from triggers.gateway.request_body import is_declared_too_large
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -58,7 +58,7 @@ class RequestLimitError(Exception):
     """Stops the parser in the middle of its input; the connection is closed."""
 
 
-class BoundedProtocol(HttpToolsProtocol):
+class BoundedProtocol(PlainHttpProtocol):
     def __init__(
         self, config: Config, server_state: ServerState, admission: ConnectionAdmission, *, body_limit_bytes: int
     ) -> None:
@@ -132,6 +132,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @override
     def on_message_complete(self) -> None:
+        if self.is_upgrade_ignored:
+            return
         self._unused_bytes = self._waiting_bytes = 0
         self._forget_timer()  # of a body that came after its response: the next head has its own timeout
         super().on_message_complete()

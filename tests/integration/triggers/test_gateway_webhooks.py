@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,29 @@ async def test_a_body_that_declares_too_much_is_refused_before_any_of_it_is_sent
     assert b"connection: close" in answer
     writer.close()
     await writer.wait_closed()
+
+
+@pytest.mark.parametrize("split", [0, 30, 200], ids=["at-once", "in-the-head", "in-the-body"])
+async def test_a_wish_for_another_protocol_costs_no_body(gateway: Gateway, split: int) -> None:
+    """Java's client asks for HTTP/2 with its first request, and sends the body along."""
+    call = sign_as_standard('{"order": {"id": 8}, "then": "GET /readyz HTTP/1.1"}')
+    wish = {"host": "x", "connection": "Upgrade, HTTP2-Settings", "upgrade": "h2c", "http2-settings": "AAEAAEAA"}
+    headers = {**wish, **call["headers"], "content-length": str(len(call["content"]))}
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    request = f"POST {PAID} HTTP/1.1\r\n{head}\r\n".encode() + call["content"]
+    reader, writer = await asyncio.open_connection(*gateway.address)
+
+    writer.write(request[:split])
+    await writer.drain()
+    await asyncio.sleep(0.05)
+    writer.write(request[split:] + b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    answers = (await asyncio.wait_for(reader.read(), 5)).decode()
+
+    writer.close()
+    await writer.wait_closed()
+
+    assert re.findall(r"HTTP/1.1 (\d+)", answers) == ["202", "200"]
+    assert [run["input"]["order"] for run in await gateway.runs()] == [8]
 
 
 async def test_a_wrong_method_is_a_problem(gateway: Gateway) -> None:

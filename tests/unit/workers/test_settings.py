@@ -1,5 +1,6 @@
 """Settings: each variable, its errors, and the environment of child processes."""
 
+import os
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -244,13 +245,29 @@ def test_secrets_are_resolved_by_reference_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "reference", ["env:ABSENT", "env:EMPTY", "env:", "file:", "file:/absent", "file:/", "canary", "", "ENV:KEY"]
+    "reference",
+    [
+        *("env:ABSENT", "env:EMPTY", "env:", "file:", "file:/absent", "file:/", "canary", "", "ENV:KEY"),
+        *("file:~no-such-user/key", "file:a\0b", "file:/dev/zero"),  # they must not stop a worker, nor fill its memory
+    ],
 )
 def test_an_unresolvable_secret_is_reported(reference: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings({"EMPTY": "", "KEY": "x"}).resolve_secret(reference)
 
     assert "canary" not in str(caught.value)
+
+
+def test_a_secret_is_a_small_regular_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"x" * 70_000)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+
+    for name, reason in (("pipe", "not a regular file"), ("large", "more than 64 KB"), ("binary", "utf-8")):
+        with pytest.raises(SettingsError, match=reason):
+            load_settings({}).resolve_secret(f"file:{tmp_path / name}")
+        with pytest.raises(SettingsError, match=reason):
+            load_settings({"UNATTENDED_MONGODB_URL": f"file:{tmp_path / name}"})
 
 
 def test_misspelled_variables_are_found() -> None:

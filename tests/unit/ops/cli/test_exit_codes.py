@@ -1,12 +1,15 @@
 """Exit codes and error messages: one line on stderr with the next step, never a traceback."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import bson
 import pytest
 
+from ops.cli.error_messages import describe_error
 from ops.cli.main import run
 from tests.unit.ops.command_walk import all_commands, all_groups
 
@@ -183,6 +186,13 @@ def test_a_mistake_is_one_line_with_the_next_step(
     found, out, err = unattended(*arguments)
 
     assert (found, out, err) == (code, "", f"unattended: {line}\n")
+
+
+def test_an_argument_that_is_not_utf_8_is_wrong_use() -> None:
+    with pytest.raises(UnicodeEncodeError) as caught:
+        bson.encode({"workflow": os.fsdecode(b"\xff")})
+
+    assert describe_error(caught.value) == ("an argument has bytes that are not UTF-8; write it in UTF-8", WRONG_USE)
 
 
 @pytest.mark.parametrize("group", ["", *sorted(all_groups())])

@@ -54,6 +54,15 @@ async def test_any_text_is_answered_and_never_an_error_of_ours(text: str) -> Non
         await paging._paging_params(request, 100, text)
 
 
+async def test_a_cursor_with_text_that_no_store_takes_is_none() -> None:
+    text = b'["\\ud800"]'
+    cursor = base64.urlsafe_b64encode(paging._digest(await read(""), text) + text).decode().rstrip("=")
+
+    with pytest.raises(ProblemError) as told:
+        await read(f"cursor={cursor}")
+    assert told.value.status == 404
+
+
 async def test_a_cursor_is_of_one_address_and_one_filter() -> None:
     cursor = make_cursor(await read("state=queued"), ["x"])
 
