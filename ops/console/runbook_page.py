@@ -18,6 +18,7 @@ from ops.console.console_context import Endpoint
 from ops.console.page_renderer import PageRenderer
 
 RUNBOOK_FILE = Path(__file__).resolve().parents[1] / "runbook.md"
+_COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)  # for the test that runs the page's commands
 _NON_SLUG_CHARACTERS = re.compile(r"[^\w\- ]")
 
 
@@ -43,7 +44,7 @@ def runbook_endpoint(renderer: PageRenderer, file: Path = RUNBOOK_FILE) -> Endpo
 def render_markdown(markdown: str) -> tuple[Markup, Sequence[Heading]]:
     """Render without HTML tags; links to other files of the repository become text, as they have no page here."""
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    tokens = parser.parse(markdown)
+    tokens = parser.parse(_COMMENT.sub("", markdown))
     headings = _add_anchors(tokens)
     for token in tokens:
         _remove_dead_links(token)

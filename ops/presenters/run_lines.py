@@ -70,7 +70,8 @@ def run_facts(story: Story) -> Iterator[tuple[str, str]]:
             "at rest" if at_rest else "ended",
             f"{'since ' if at_rest else ''}{format_utc(story['finished_at'])}{took}",
         )
-    yield "attempt", f"{story['attempt']}, package {(story['package_version'] or 'not loaded yet')[:20]}"
+    not_loaded = "not loaded" if story["finished_at"] else "not loaded yet"
+    yield "attempt", f"{story['attempt']}, package {(story['package_version'] or not_loaded)[:20]}"
 
 
 def describe_state(run: Mapping[str, Any]) -> str:

@@ -136,7 +136,7 @@ def _status_lines(status: "BudgetStatus", terminal: "Terminal", now: datetime) -
     if status.reserved:
         yield f"reserved for calls in progress: {format_amount(unit, status.reserved)}"
     if status.exhausted_since is not None:
-        yield f"spent since {format_utc(status.exhausted_since)}"
+        yield f"used up since {format_utc(status.exhausted_since)}"
     if status.rejections_total:
         total = f"{status.rejections_total:,} in all"
         yield f"runs and calls held or refused: {status.rejections:,} in this window, {total}"

@@ -188,6 +188,7 @@ def test_the_runbooks_anchors_are_those_that_links_name() -> None:
     assert len(headings) == len({heading.slug for heading in headings}) > 5
     assert {slug(heading.text) for heading in headings} <= {heading.slug for heading in headings}
     assert all(f'id="{heading.slug}"' in html for heading in headings)
+    assert "&lt;!--" not in html
 
 
 def test_a_runbook_runs_nothing_and_links_to_no_file_that_is_not_served() -> None:
