@@ -162,6 +162,14 @@ class Stage:
 
         await wait_until(f"turn {number} of {run_id} is committed", reached)
 
+    async def wait_for_call(self, run_id: str, agent: str) -> None:
+        """Waits until a model call of this agent has begun."""
+
+        async def begun() -> bool:
+            return agent in {row["agent"] for row in await self.usage_rows(run_id)}
+
+        await wait_until(f"a call of {agent} in {run_id} has begun", begun)
+
     async def agents_of(self, run_id: str) -> list[str]:
         run = await self.run(run_id)
         return [turn["agent"] for turn in await self.store.committed_turns(run_id, up_to=run["turn"])]
