@@ -59,6 +59,8 @@ class RequestLimitError(Exception):
 
 
 class BoundedProtocol(PlainHttpProtocol):
+    is_connected = False
+
     def __init__(
         self, config: Config, server_state: ServerState, admission: ConnectionAdmission, *, body_limit_bytes: int
     ) -> None:
@@ -84,7 +86,8 @@ class BoundedProtocol(PlainHttpProtocol):
     @override
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._admission.connections += 1
+        self.is_connected = True
+        self._admission.mark_connected()
         self._await_head()
 
     @override

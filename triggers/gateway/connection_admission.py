@@ -189,6 +189,7 @@ class ConnectionAdmission:
         self.queues = {name: WaitQueue() for name in _QUEUES}
         self.slot_pools = {route: SlotPool(slots[route], arriving_bytes_per_slot) for route in SLOTS}
         self.connections = 0
+        self.pending = 0  # connections that are accepted and not set up yet
         self._max_connections = max_connections
         self._spare = min(SPARE_CONNECTIONS, max_connections // 8)
         metrics.watch_connections(
@@ -200,16 +201,19 @@ class ConnectionAdmission:
             }
         )
 
-    def try_make_room(self, pending: int) -> bool:
+    def mark_connected(self) -> None:
+        """Counts an accepted connection as open. It counts once: as pending or as open, never as both."""
+        self.pending -= 1
+        self.connections += 1
+
+    def try_make_room(self) -> bool:
         """Returns whether one more connection may be accepted.
 
         Closes the oldest waiting one when room is short.
-
-        `pending`: connections that are accepted and not set up yet.
         """
-        if self.connections + pending >= self._max_connections - self._spare:
+        if self.connections + self.pending >= self._max_connections - self._spare:
             self._close_oldest_of(max(self.queues.values(), key=len))
-        return self.connections + pending < self._max_connections
+        return self.connections + self.pending < self._max_connections
 
     def limit_waiting_bytes(self) -> None:
         while sum(queue.size_bytes for queue in self.queues.values()) > self._max_waiting_bytes:

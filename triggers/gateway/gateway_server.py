@@ -76,7 +76,7 @@ class Acceptor:
 
     def _accept(self) -> None:
         for _ in range(MAX_ACCEPTED_AT_ONCE):
-            if not self._admission.try_make_room(len(self._connecting)):
+            if not self._admission.try_make_room():
                 self._pause()
                 return
             try:
@@ -88,16 +88,20 @@ class Acceptor:
                 self._pause()
                 return
             connection.setblocking(False)
+            self._admission.pending += 1
             task = self._loop.create_task(self._connect(connection))
             self._connecting.add(task)
             task.add_done_callback(self._connecting.discard)
         self._is_paused = False
 
     async def _connect(self, connection: socket.socket) -> None:
+        protocol = self._make_protocol()
         try:
-            await self._loop.connect_accepted_socket(self._make_protocol, connection)
+            await self._loop.connect_accepted_socket(lambda: protocol, connection)
         except OSError:  # the caller has disconnected
             connection.close()
+            if not protocol.is_connected:
+                self._admission.pending -= 1
 
     def _pause(self) -> None:
         """Leaves new connections in the kernel's backlog until an open one ends."""

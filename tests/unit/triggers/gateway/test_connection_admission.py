@@ -55,7 +55,7 @@ def test_the_longest_queue_loses_its_oldest(waiting: list[QueueName | None], clo
     full = admission(connections=len(waiting))
     waiters = callers(full, waiting)
 
-    assert full.try_make_room(pending=0)
+    assert full.try_make_room()
 
     assert [number for number, each in enumerate(waiters) if each.closed] == [closed]
     assert waiters[closed].closed == ["crowded"]
@@ -65,18 +65,19 @@ def test_a_request_being_served_is_never_closed_and_no_more_are_accepted() -> No
     full = admission(connections=3)
     served = callers(full, [None] * 3)
 
-    assert not full.try_make_room(pending=0)
+    assert not full.try_make_room()
     assert not any(each.closed for each in served)
     full.connections -= 1
-    assert full.try_make_room(pending=0)
-    assert not full.try_make_room(pending=1)  # that one is accepted, and not set up yet
+    assert full.try_make_room()
+    full.pending = 1  # that one is accepted, and not set up yet
+    assert not full.try_make_room()
 
 
 def test_room_is_made_before_the_last_descriptor_is_taken() -> None:
     spacious = admission(connections=80)
     waiters = callers(spacious, ["head"] * 70)
 
-    assert spacious.try_make_room(pending=0)
+    assert spacious.try_make_room()
     assert [bool(each.closed) for each in waiters] == [True] + [False] * 69
 
 
@@ -176,3 +177,15 @@ def test_a_path_belongs_to_the_share_of_its_route(path: str, route: RouteGroup) 
 @pytest.mark.parametrize(("descriptors", "expected"), [(1_048_576, 4_000), (1_024, 768), (256, 128), (2, 1)])
 def test_connections_leave_descriptors_for_everything_else(descriptors: int, expected: int) -> None:
     assert max_connections_for(descriptors) == expected
+
+
+def test_a_connection_counts_once_while_it_is_set_up() -> None:
+    full = admission(connections=2)
+    waiter = FakeCaller(full, "head")
+    full.connections -= 1
+    full.pending = 1  # the same one, accepted a moment ago
+
+    full.mark_connected()
+
+    assert full.try_make_room()
+    assert not waiter.closed
