@@ -21,7 +21,7 @@ def tick_ms(redis_url: str, due: int) -> float:
     def work() -> None: ...
 
     redis = Redis.from_url(redis_url)
-    redis.flushdb()  # what an earlier tick left
+    redis.flushdb()  # leftovers of an earlier tick
     ago = datetime.now(UTC) - timedelta(seconds=61)
     for number in range(due):
         entry = RedBeatSchedulerEntry(f"every-minute-{number}", "bench.work", schedule(60, app=app), app=app)

@@ -32,7 +32,7 @@ async def http_server(serve: Callable[[StreamReader, StreamWriter], Awaitable[No
         try:
             await serve(reader, writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # whoever asked has gone, or the test is over
+            pass  # the client has disconnected, or the test is over
         finally:
             writer.close()
             with suppress(OSError):

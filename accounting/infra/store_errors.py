@@ -1,4 +1,4 @@
-"""Store errors: is MongoDB unavailable for now, or does it reject this request?"""
+"""Store errors: those of an outage, which pass, against those of the request itself."""
 
 from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError, WTimeoutError
 

@@ -23,7 +23,7 @@ RUN = re.compile(r"run_[0-9A-Z]{26}")
 AGENT = re.compile(r"You are (\w+)\.")
 FAULTS = re.compile(r"faults:((?: \d+=\w+)*)")
 SHOWN = re.compile(r"\b(?:answer|call)_(\d+)")
-SLEEPER = "Sleeper"  # whoever asks for this agent waits in vain
+SLEEPER = "Sleeper"  # a call of this agent is never answered
 FOR_EVER_S = 60.0
 PROVIDERS = {"/v1/chat/completions": "openai", "/v1/responses": "openai_responses"}
 

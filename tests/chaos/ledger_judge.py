@@ -25,7 +25,7 @@ CANCELLED = "Cancelled"
 CUT_OFF = (WORKER_LOST, CANCELLED)
 # How the work of a run's owner has ended, of which a row says so.
 CUT_OFF_BY = {WORKER_LOST: {"worker_lost"}, CANCELLED: {"cancelled", "worker_lost", "handed_back"}}
-NANO_USD_OF_INPUT, NANO_USD_OF_OUTPUT = 1_000, 2_000  # what a stage's models cost
+NANO_USD_OF_INPUT, NANO_USD_OF_OUTPUT = 1_000, 2_000  # the prices of a stage's models
 
 
 @dataclass

@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(by_length(short=120, long=9
 START = datetime(2026, 3, 29, 0, 50, tzinfo=UTC)  # London's clocks change ten minutes later
 SECOND = timedelta(seconds=1)
 SKEWS = [timedelta(seconds=skew) for skew in (-3, -1.5, 0, 1.5, 3)]
-FAR_OFF = [timedelta(hours=-1), timedelta(hours=1)]  # what only processes have, which look at the database's clock
+FAR_OFF = [timedelta(hours=-1), timedelta(hours=1)]  # clocks of processes; ticks follow the database's
 KILLED = 0.15  # of the ticks
 # Ten schedules, so that 10 000 nominal times are over after a thousand steps of a second.
 PACKAGES = package_with_triggers(

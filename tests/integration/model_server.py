@@ -61,7 +61,7 @@ class ModelServer:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], ConnectionError):  # who asked may have been killed between two requests
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # a killed client
             super().handle_error(request, client_address)
 
 
@@ -82,7 +82,7 @@ def model_server(plan: Plan, *, keep_alive: bool = False) -> Iterator[ModelServe
                 served.headers.append({name.lower(): value for name, value in self.headers.items()})
                 number = len(served.requests) - 1
             status, headers, answer = plan(number)
-            with suppress(ConnectionError):  # who asked may have been killed meanwhile
+            with suppress(ConnectionError):  # the client may be killed meanwhile
                 self.send_response(status)
                 for name, value in {"content-length": str(len(answer)), **headers}.items():
                     self.send_header(name, value)

@@ -59,7 +59,7 @@ def test_growth_counts_what_increase_does_not_see(case: str, values: str, grew: 
     counter = promql.StoreCounter("some_total", ("app",))
     series = [{"series": f'some_total{{app="acme",instance="{each}"}}', "values": values} for each in "ab"]
     asked = {promql.store_increase(counter): grew}
-    if "not just" not in case:  # what the gap hides, `increase` spreads over it
+    if "not just" not in case:  # `increase` spreads hidden counts over the gap
         asked[promql.increase("some_total")] = 2 * grew
 
     status, said = promtool("test", "rules", _test_of(asked, series, tmp_path))

@@ -20,7 +20,7 @@ from triggers.gateway.connection_admission import ConnectionAdmission
 
 log = logging.getLogger(__name__)
 
-BACKLOG = 4_096  # what Linux allows by default
+BACKLOG = 4_096  # Linux's default limit
 MAX_ACCEPTED_AT_ONCE = 32  # then open requests go on before further connections are accepted
 ACCEPT_PAUSE_S = 0.02
 

@@ -18,7 +18,7 @@ CHECK_INTERVAL_S = 1.0
 
 
 def exit_stuck_process() -> None:
-    os._exit(EXIT_CODE)  # what blocks the loop would block a normal exit as well
+    os._exit(EXIT_CODE)  # a blocked loop would block a normal exit as well
 
 
 class Watchdog:

@@ -79,7 +79,7 @@ async def _run_first_steps(chat: Conversation) -> Outcome | None:
     """Runs the opening steps before the first turn only; a resumed run has begun."""
     if chat.turns or chat.final_outcome is not None:
         return None
-    chat.committed_snapshot = take_snapshot(chat.context)  # what these steps change belongs to the first turn
+    chat.committed_snapshot = take_snapshot(chat.context)  # changes of these steps belong to the first turn
     try:
         await lifecycle_steps.run_first_steps(chat)
     except ChatError as error:

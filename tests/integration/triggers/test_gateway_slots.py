@@ -158,7 +158,7 @@ async def test_the_oldest_that_waits_makes_room_and_what_is_served_lives_on(new_
     with serving_app(new_loop, max_connections=16) as server:
         async with AsyncExitStack() as stack:
             held, holder = await stack.enter_async_context(server.connection())
-            holder.write(HELD + post("/hooks/read", 9))  # what waits behind it changes nothing for it
+            holder.write(HELD + post("/hooks/read", 9))  # the request behind it changes nothing for it
             assert await asyncio.to_thread(server.app.request_arrived.wait, 20)
             strangers = await stack.enter_async_context(callers(server, 40, post("/hooks/read", 9)))
             for _ in range(3):

@@ -78,7 +78,7 @@ async def test_three_schedulers_with_skewed_clocks_fire_each_nominal_time_once(
     for _ in range(100):
         clock.now += SECOND
         await gather_all(bench.scheduler.tick() for bench in benches)
-    await benches[1].scheduler.tick()  # what it had to leave in the last round, when another one was faster
+    await benches[1].scheduler.tick()  # ticks of the last round that another one took first
 
     expected = [first + number * SECOND for number in range(int((clock.now + 3 * SECOND - first) / SECOND) + 1)]
     assert await nominal_times(store) == expected

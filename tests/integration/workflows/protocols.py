@@ -51,7 +51,7 @@ class ModelProtocol:
     temperature: Callable[[Body], Any]
     empty: Answer
     tokens: Tokens = ALL_OF_IT
-    version: str = ""  # what the base_url ends with
+    version: str = ""  # the end of base_url
     fields: Mapping[str, str] = field(default_factory=dict)  # which a models file has for it alone
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 
 from accounting.budgets.reservation_types import BudgetHoldError, PlannedCall
 from tests.unit.workers.engine_bench import OVERLOADED, Bench, bench_of
-from tests.unit.workflows.packages import write_package, write_tool
+from tests.unit.workflows.packages import ENTITY, write_package, write_tool
 from workers.store.run import Claim
 from workers.store.run_repository import LinkedRuns
 from workers.tracing.tracing import NoTracing
@@ -20,17 +20,6 @@ from workflows.chat.chat_errors import PackageDefect
 from workflows.context.documents.document_access import WriteRefusedError, WriteTooSlowError
 
 TWO_TURNS = {"answers": {"A": [{"text": "one"}], "B": [{"text": "two"}]}}
-ENTITY = {
-    "type": "object",
-    "source": {
-        "type": "data_entity",
-        "database_name": "shop",
-        "collection": "customers",
-        "search_by": "app_id",
-        "schema": {"plan": "string"},
-        "write_strategy": "on_success",
-    },
-}
 WINDOW_END = datetime(2026, 3, 2, tzinfo=UTC)
 
 

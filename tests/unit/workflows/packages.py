@@ -15,6 +15,18 @@ AGENTS: dict[str, Any] = {
 }
 # Findings about routing: small packages do not use B, and most tests are not about that.
 WAYS = frozenset({"unreachable_agent", "no_way_on", "no_fallback", "no_exit", "hands_to_user"})
+# A document of the app that a run reads, changes and writes back.
+ENTITY: dict[str, Any] = {
+    "type": "object",
+    "source": {
+        "type": "data_entity",
+        "database_name": "shop",
+        "collection": "customers",
+        "search_by": "app_id",
+        "schema": {"plan": "string"},
+        "write_strategy": "on_success",
+    },
+}
 TOOL = "def greet(name: str) -> str:\n    return f'hello {name}'\n"
 
 

@@ -25,7 +25,7 @@ from workflows.chat.package_code.bound_arguments import (
 INJECTED_NAMES = frozenset(
     {CONTEXT_PARAMETER, "turn_idempotency_key", "chat_id", "app_id", "enterprise_id", "workflow_name", "agent_name"}
 )
-RUNTIME_NAMES = INJECTED_NAMES | {"user_id", "run_id"}  # what `**runtime` receives
+RUNTIME_NAMES = INJECTED_NAMES | {"user_id", "run_id"}  # `**runtime` receives these
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 

@@ -135,7 +135,7 @@ async def test_standing_answers_are_made_and_changed_by_keys_that_may_approve(ac
     assert changed.status_code == 403
     assert approved.json()["answers_approved_by"] == "boss (api)"
     fired = await acme.post(f"{path}/fire", EVENT)
-    assert fired.status_code == 202, fired.text  # what it answers was approved
+    assert fired.status_code == 202, fired.text  # its answers were approved
     assert (await acme.call("PUT", path, json={"spec": ASK}, headers={"if-match": "*"})).status_code == 200
     assert (await acme.post(f"{path}/fire", EVENT)).status_code == 202  # nothing is answered in advance any more
 

@@ -235,7 +235,7 @@ async def test_a_pause_is_for_ones_own_app_alone(gateway: Gateway, acme: ApiClie
         "stocktaking",
     )
     assert (everybody.json()["app_id"], refused.status_code, resumed.json()["changed"]) == (None, 409, True)
-    assert told["by"] == "operator"  # the name of the operator is hidden
+    assert told["by"] == "operator"  # apps do not see names of operators
     assert (await acme.post(f"{PAID}/resume")).json()["changed"] is False
 
 

@@ -11,25 +11,17 @@ from ops.console.page_renderer import PageRenderer
 from ops.console.question_forms import parse_answer, question_views
 from ops.console.sessions import Session
 from ops.console.visitor import Visitor
+from tests.unit.ops import questions
 from triggers.api.caller_access import Caller
 from triggers.api_keys import ApiKey
 from triggers.gateway.http_problems import ProblemError
 
 NOW = datetime.now(UTC)
 PAY: dict[str, Any] = {
-    "kind": "tool",
-    "number": 3,
-    "id": "q_5f0c",
-    "agent": "Clerk",
-    "turn": 4,
-    "text": "pay waits for a person",
-    "title": "Pay 12 EUR?",
-    "tool": "Refund",
-    "function": "pay",
+    **questions.PAY,
     "arguments": {"amount": 12, "to": "Ada <b>"},
     "payload": {"ticket": 0},
     "choices": ["yes", "no, <never>"],
-    "keys": ["verdict", "why"],
 }
 ASK: dict[str, Any] = {"kind": "tool", "number": 4, "id": "q_1", "agent": "Clerk", "turn": 4, "tool": "Card"}
 ANSWER_SCHEMA: dict[str, Any] = {"kind": "message", "number": 1, "agent": "A", "turn": 1, "text": "Which colour?"}

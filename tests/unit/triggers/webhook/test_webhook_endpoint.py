@@ -158,7 +158,7 @@ def test_whatever_an_unauthenticated_caller_sends_is_refused(
     sender: Sender, kept: set[str], changed: dict[str, str], body: bytes
 ) -> None:
     seen = {name: value for name, value in SEEN[sender.name].items() if name in kept} | changed
-    if sender.verify["scheme"] in ("bearer", "basic"):  # what is seen there is the secret
+    if sender.verify["scheme"] in ("bearer", "basic"):  # an eavesdropper sees the secret itself
         seen.pop(PROOFS[sender.name], None)
 
     status, problem = ENDPOINT.post(sender.path, seen, body)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.workflows.packages import rule, write_package, write_tool
+from tests.unit.workflows.packages import ENTITY, rule, write_package, write_tool
 from unattended import run_package
 from workers.local_run.local_request import NoteWatch, NotStartedError, Request, WrongUseError
 from workers.local_run.package_lookup import chosen_package
@@ -23,17 +23,6 @@ from workflows.context.redaction import Redactor
 DONE: Mapping[str, Any] = {"default": {"text": "done"}}
 FAST_FAIL = {"error": {"status": 429, "retry_after_s": 3600}}
 PAIR = {"handoff_rules": [rule("A", "B"), rule("B", "terminate")]}
-ENTITY = {
-    "type": "object",
-    "source": {
-        "type": "data_entity",
-        "database_name": "shop",
-        "collection": "customers",
-        "search_by": "app_id",
-        "schema": {"plan": "string"},
-        "write_strategy": "on_success",
-    },
-}
 READ: dict[str, Any] = {
     "type": "object",
     "source": {

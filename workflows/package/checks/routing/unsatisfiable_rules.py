@@ -67,7 +67,7 @@ class UnsatisfiableRules:
 
 def find_unsatisfiable_rules(package: Package, findings: Findings) -> UnsatisfiableRules:
     if findings.has_errors_in(routing_file(package), agents_file(package)):
-        return UnsatisfiableRules(package)  # what a rule depends on may be in the refused parts
+        return UnsatisfiableRules(package)  # the refused parts may hold what decides a rule
     alternatives_by_rule = {
         index: _alternatives(rule.condition or "")
         for index, rule in enumerate(package.rules)

@@ -11,24 +11,10 @@ from click.testing import CliRunner
 from ops.cli.runs import answer_command as asks
 from ops.cli.runs.answer_command import _parse_responses, answer, with_choice_as_text
 from ops.presenters.question_lines import answer_command_line, answer_lines, question_lines
+from tests.unit.ops.questions import PAY
 from workers.control.change_result import RefusedError
 
 QUESTIONS: dict[str, Any] = {"kind": "tool", "number": 1, "agent": "A", "turn": 2, "text": "t waits", "tool": "Card"}
-PAY: dict[str, Any] = {
-    "kind": "tool",
-    "number": 3,
-    "id": "q_5f0c",
-    "agent": "Clerk",
-    "turn": 4,
-    "text": "pay waits for a person",
-    "title": "Pay 12 EUR?",
-    "tool": "Refund",
-    "function": "pay",
-    "arguments": {"amount": 12},
-    "payload": {"to": "Ada"},
-    "choices": ["yes", "no"],
-    "keys": ["verdict", "why"],
-}
 ANSWER_KEYS: dict[str, Any] = {"kind": "message", "number": 1, "agent": "A", "turn": 1, "text": "Which colour?"}
 RUN: dict[str, Any] = {"run_id": "run_1", "state": "needs_human"}
 
