@@ -51,7 +51,7 @@ async def test_a_state_that_this_version_does_not_know_is_displayed(store: RunSt
     assert (story["state"], listed["state"], first.event) == ("compensating", "compensating", "accepted")
 
 
-async def test_a_state_that_this_version_does_not_know_is_counted_by_none_of_its_names(store: RunStore) -> None:
+async def test_an_unknown_state_is_counted_under_no_known_name(store: RunStore) -> None:
     await of_a_newer_version(store)
     now = await FollowedRuns(store).now()
 

@@ -164,7 +164,7 @@ def test_a_run_that_fails_is_exit_code_1_and_named(tmp_path: Path) -> None:
     assert "ModelError of A in turn 1" in done.stdout
 
 
-def test_a_tools_failure_is_shown_with_its_place_and_its_traceback_when_asked(tmp_path: Path) -> None:
+def test_a_tools_failure_is_shown_with_place_and_traceback(tmp_path: Path) -> None:
     folder = with_tool(tmp_path, "def act():\n    raise ValueError('boom')\n")
     answers = script(tmp_path, {"answers": {"A": [calls(), {"text": "x"}]}, **DONE})
 
@@ -328,7 +328,7 @@ def test_what_a_terminal_cannot_take_away_again_is_not_shown(monkeypatch: pytest
     assert "… A" not in shown_on_a_terminal(monkeypatch, no_color=True, term="dumb")
 
 
-def test_a_pipe_that_wants_colours_gets_nothing_that_would_be_taken_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_that_wants_colours_gets_no_line_that_is_redrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
@@ -364,7 +364,7 @@ def test_a_run_that_asks_a_person_is_no_red_error(state: str, code: int, monkeyp
     assert ("NeedsHuman of A" in out.getvalue()) == (state != "needs_human")
 
 
-def test_what_would_steer_a_terminal_is_shown_as_text_and_what_is_long_is_cut() -> None:
+def test_control_characters_are_shown_as_text_and_long_values_are_cut() -> None:
     call = ToolCallReport("act", {"text": "y" * 5_000}, "z" * 5_000)
     out = io.StringIO()
 

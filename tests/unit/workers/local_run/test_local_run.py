@@ -129,7 +129,7 @@ def _without_delays(answers: Path) -> dict[str, Any]:
     return raw
 
 
-async def test_a_transient_error_is_tried_again_after_the_last_turn_without_waiting(tmp_path: Path) -> None:
+async def test_a_transient_error_is_retried_after_the_last_turn_at_once(tmp_path: Path) -> None:
     script = {"answers": {"A": [{"text": "one"}], "B": [FAST_FAIL, {"text": "two"}]}}
 
     report = await run_package_async(package(tmp_path), script=script)
@@ -411,7 +411,7 @@ async def test_a_run_is_cancelled_while_it_waits_for_its_next_attempt(tmp_path: 
     assert (report.state, report.outcome.kind, report.attempts) == ("cancelled", "cancelled", 1)
 
 
-async def test_a_cancellation_during_the_last_steps_changes_neither_state_nor_outcome(tmp_path: Path) -> None:
+async def test_a_cancellation_during_the_last_steps_changes_no_outcome(tmp_path: Path) -> None:
     begun, go_on = tmp_path / "begun", tmp_path / "go_on"
     source = f"""
 import pathlib, time
@@ -497,7 +497,7 @@ def clerk_and_writer(folder: Path) -> Path:
     return write_package(folder / "Small", agents=agents, handoffs=rules, orchestrator=first)
 
 
-def test_what_is_given_under_a_name_that_the_package_does_not_have_is_noted(tmp_path: Path) -> None:
+def test_a_value_under_a_name_that_the_package_lacks_is_noted(tmp_path: Path) -> None:
     script = {"answers": {"Alice": [{"text": "x"}]}, **DONE}
 
     report = run_package(
@@ -542,7 +542,7 @@ def test_a_chat_id_fixes_what_chance_chooses(tmp_path: Path) -> None:
     assert len(spoken[0]) == 7
 
 
-async def test_a_tool_that_changes_the_directory_is_noted_and_the_next_one_is_where_it_was(
+async def test_a_tools_change_of_the_directory_is_noted_and_undone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Packages and scripts with relative paths are still found."""

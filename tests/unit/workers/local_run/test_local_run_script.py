@@ -46,7 +46,7 @@ async def test_a_handoff_that_the_model_judges_is_a_tool_call(tmp_path: Path) ->
     assert [(turn.agent, turn.handoff) for turn in report.turns] == [("A", "B"), ("B", "terminate")]
 
 
-async def test_a_structured_output_is_its_json_and_what_does_not_fit_is_asked_again(tmp_path: Path) -> None:
+async def test_a_structured_output_is_its_json_and_an_unfit_one_is_asked_again(tmp_path: Path) -> None:
     right = json.dumps({"refund": True, "amount": 12})
     script = {"answers": {"A": [{"text": "yes, 12"}, {"text": right}], "B": [{"text": "hello"}]}}
 

@@ -6,7 +6,7 @@ import contextlib
 from workers.steps.under_lease import clear_cancellation
 
 
-async def test_what_a_library_has_swallowed_does_not_make_the_next_run_look_cancelled() -> None:
+async def test_a_swallowed_cancellation_does_not_mark_the_next_run() -> None:
     async def swallowing() -> tuple[int, int]:
         task = asyncio.current_task()
         assert task is not None

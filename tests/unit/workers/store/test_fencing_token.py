@@ -6,7 +6,7 @@ def claim(*, token: int) -> Claim:
     return Claim("run_1", "worker-1", token, {})
 
 
-def test_a_second_claim_of_the_same_owner_does_not_pass_the_first_ones_fence() -> None:
+def test_two_claims_of_one_owner_have_different_fences() -> None:
     assert owned_query(claim(token=1)) != owned_query(claim(token=2))
     assert owned_query(claim(token=2))["lease.token"] == 2
 

@@ -23,7 +23,7 @@ def test_losses_alone_and_very_many_park_a_run(losses: int, alone: int, asked: A
     assert target_of({"cancel_requested": asked}, losses, alone) is state
 
 
-def test_a_loss_is_charged_only_to_the_owner_and_the_progress_that_were_seen() -> None:
+def test_a_loss_is_charged_to_the_owner_and_progress_that_were_read() -> None:
     run = {"_id": "run_1", "lease": {"token": 7}, "worker_losses": 2}
 
     query = unchanged_query(run, RunState.QUEUED)
