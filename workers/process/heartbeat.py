@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import pymongo
 from pymongo.errors import ExecutionTimeout, NetworkTimeout, PyMongoError
 
 from workers.process.watchdog import exit_stuck_process
@@ -157,27 +156,28 @@ class Heartbeat:
         self._cancel_requested_runs(leased_runs)
 
     def _extend_in_halves(self, leased_runs: list[_LeasedRun], began: float) -> bool:
-        """Renews the leases, and halves a batch that times out.
+        """Renews the leases of a batch that timed out, and halves each part in which a run is locked.
 
         The loop may be in the middle of a transaction of a run, and the batch waits for its lock. Halving finds the
-        locked run in a few steps. The leases with the oldest renewals come first.
+        locked run in a few steps, without waiting for it. The leases with the oldest renewals come first.
         """
         waiting = split_in_halves(sorted(leased_runs, key=lambda leased: leased.renewed_at, reverse=True))
         while waiting:
             if time.monotonic() - began > self._interval_s * 1.5:
                 return False  # MongoDB does not answer
             chunk = waiting.pop()
-            try:
-                with pymongo.timeout(max(self._interval_s / 20, 0.05)):
-                    self._extend(chunk, began)
-            except (NetworkTimeout, ExecutionTimeout):
+            matched = self._leases.extend_unless_locked([leased.claim for leased in chunk])
+            if matched is None:
                 waiting += split_in_halves(chunk)
+            else:
+                self._note_renewals(chunk, began, matched)
         return True
 
     def _extend(self, leased_runs: list[_LeasedRun], began: float) -> None:
-        taken: set[tuple[str, int]] = set()
-        if self._leases.extend([leased.claim for leased in leased_runs]) < len(leased_runs):
-            taken = self._find_taken_over(leased_runs)
+        self._note_renewals(leased_runs, began, self._leases.extend([leased.claim for leased in leased_runs]))
+
+    def _note_renewals(self, leased_runs: list[_LeasedRun], began: float, matched: int) -> None:
+        taken = self._find_taken_over(leased_runs) if matched < len(leased_runs) else set()
         for leased in leased_runs:
             if (leased.claim.run_id, leased.claim.token) not in taken:
                 leased.renewed_at = began

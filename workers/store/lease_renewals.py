@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from pymongo import MongoClient, UpdateOne
+from pymongo.client_session import ClientSession
+from pymongo.errors import OperationFailure
 from pymongo.write_concern import WriteConcern
 
+from workers.store.context_documents import WRITE_CONFLICT
 from workers.store.fencing_token import lease_extension, owned_query
 from workers.store.run import Claim
 
@@ -23,18 +26,32 @@ class LeaseRenewals:
             appname="unattended-heartbeat",
         )
         # Overrides the URL and the server's default: an old primary without followers must not confirm a renewal.
-        majority = WriteConcern(w="majority", j=True, wtimeout=timeout_ms)
-        self._runs = self._client[database].get_collection("runs", write_concern=majority)
+        self._majority = WriteConcern(w="majority", j=True, wtimeout=timeout_ms)
+        self._runs = self._client[database].get_collection("runs", write_concern=self._majority)
 
     def close(self) -> None:
         self._client.close()
 
-    def extend(self, claims: Sequence[Claim]) -> int:
+    def extend(self, claims: Sequence[Claim], *, session: ClientSession | None = None) -> int:
         """Renews the leases that are still held under these claims; returns how many."""
         until = [{"$set": {"lease.until": lease_extension(self._lease_s)}}]
         return self._runs.bulk_write(
-            [UpdateOne(owned_query(claim), until) for claim in claims], ordered=False
+            [UpdateOne(owned_query(claim), until) for claim in claims], ordered=False, session=session
         ).matched_count
+
+    def extend_unless_locked(self, claims: Sequence[Claim]) -> int | None:
+        """Does the same in a transaction. Returns None if another transaction has locked one of the runs.
+
+        A write in a transaction fails at once on such a run; any other write waits for its lock.
+        """
+        with self._client.start_session() as session:
+            try:
+                with session.start_transaction(write_concern=self._majority):
+                    return self.extend(claims, session=session)
+            except OperationFailure as error:
+                if error.code != WRITE_CONFLICT:
+                    raise
+                return None
 
     def owners(self, run_ids: Sequence[str]) -> dict[str, tuple[int, str]]:
         """Returns the newest token and the state of each run that exists."""
