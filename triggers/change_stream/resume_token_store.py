@@ -80,6 +80,7 @@ class StreamRecord:
     refusal: str | None  # MongoDB's message
     triggers: frozenset[str] | None  # it is read for these; None: written by an older version
     left: Sequence[LeftTrigger]
+    resumed_at: datetime | None = None  # when an operator moved it last
 
 
 def read_gaps(document: Mapping[str, Any]) -> list[Gap]:
@@ -216,6 +217,7 @@ def _read_record(document: Mapping[str, Any]) -> StreamRecord:
         left=tuple(
             LeftTrigger(**left) for left in document.get("left", ()) if datetime.now(UTC) - left["at"] < LEFT_RETENTION
         ),
+        resumed_at=(document.get("resumed") or {}).get("at"),
     )
 
 

@@ -12,9 +12,10 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 
 from pymongo.errors import PyMongoError
@@ -59,7 +60,11 @@ class StreamReader:
         store: StreamStore,
         metrics: StreamMetrics,
         lease_s: float,
+        refresh_triggers: Callable[[], Awaitable[None]],
     ) -> None:
+        """`refresh_triggers` reads the triggers and their pauses, and updates the subscription."""
+        self._refresh_triggers = refresh_triggers
+        self._resumed_at: datetime | None = None
         self._subscription = subscription
         self._stream = subscription.plan.id
         self._source = source
@@ -110,6 +115,10 @@ class StreamReader:
         if record.state == SUSPENDED:
             return await self._stay_suspended()
         self._refusal = record.refusal
+        if record.resumed_at != self._resumed_at:
+            # The operator may have resumed a trigger just before: with its old pause, events would be skipped again.
+            await self._refresh_triggers()
+            self._resumed_at = record.resumed_at
         subscription = self._subscription
         try:
             async with self._hold_lease():

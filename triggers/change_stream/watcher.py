@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 MAX_CHECK_SHARE = 0.05  # of the time: very many triggers are checked less often
 
-StreamReaderFactory = Callable[[Subscription], StreamReader]
+RefreshTriggers = Callable[[], Awaitable[None]]
+StreamReaderFactory = Callable[[Subscription, RefreshTriggers], StreamReader]
 SubscriptionFactory = Callable[[TriggerSnapshot], Sequence[Subscription]]
 Step = Callable[[], Awaitable[float]]
 
@@ -61,6 +62,8 @@ class Watcher:
         self._reported_missing: Mapping[str, str] = {}
         self._stream_readers: dict[str, StreamReader] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._check_lock = asyncio.Lock()
+        self._is_stopping = False
 
     def overdue_streams(self) -> Sequence[str]:
         """Describes the stalled streams of this watcher. Safe to call from another thread."""
@@ -77,25 +80,33 @@ class Watcher:
             try:
                 await repeat(watch_step(partial(self._check_triggers, tasks)), step_name="watch", stop=stop)
             finally:
+                self._is_stopping = True
                 for reader in self._stream_readers.values():
                     reader.stop()
 
     async def _check_triggers(self, tasks: asyncio.TaskGroup) -> float:
         began = time.monotonic()
-        snapshot = await self._watched_triggers.read()
-        self._report(snapshot)
-        subscriptions = {subscription.plan.id: subscription for subscription in self._subscriptions_for(snapshot)}
-        self._update_readers(subscriptions, tasks)
+        async with self._check_lock:  # readers check too, and an older snapshot must not follow a newer one
+            snapshot = await self._watched_triggers.read()
+            self._report(snapshot)
+            subscriptions = {subscription.plan.id: subscription for subscription in self._subscriptions_for(snapshot)}
+            self._update_readers(subscriptions, tasks)
         return max(self._pace.check_interval_s, (time.monotonic() - began) / MAX_CHECK_SHARE)
 
+    async def _refresh(self, tasks: asyncio.TaskGroup) -> None:
+        await self._check_triggers(tasks)
+
     def _update_readers(self, subscriptions: Mapping[str, Subscription], tasks: asyncio.TaskGroup) -> None:
+        if self._is_stopping:
+            return  # a new reader would not be stopped
         for stream in self._stream_readers.keys() - subscriptions.keys():
             self._stream_readers.pop(stream).stop()
         for stream, subscription in subscriptions.items():
             if stream in self._stream_readers:
                 self._stream_readers[stream].update_subscription(subscription)
             elif stream not in self._running or self._running[stream].done():  # a previous reader may still be stopping
-                reader = self._stream_readers[stream] = self._stream_reader_for(subscription)
+                reader = self._stream_reader_for(subscription, partial(self._refresh, tasks))
+                self._stream_readers[stream] = reader
                 self._running[stream] = tasks.create_task(reader.run(), name=f"stream {stream}")
 
     def _report(self, snapshot: TriggerSnapshot) -> None:

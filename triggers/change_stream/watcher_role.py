@@ -21,7 +21,7 @@ from triggers.change_stream.stream_reader import StreamReader, Subscription
 from triggers.change_stream.stream_source import StreamSource
 from triggers.change_stream.stream_status import oplog_window_s
 from triggers.change_stream.watched_triggers import KnownPauses, WatchedTriggers
-from triggers.change_stream.watcher import Pace, StreamReaderFactory, SubscriptionBuilder, Watcher
+from triggers.change_stream.watcher import Pace, RefreshTriggers, StreamReaderFactory, SubscriptionBuilder, Watcher
 from triggers.role_context import RoleContext, open_role_context
 from triggers.service_loop import repeat, stop_on_signals
 from workers.process.metrics_server import serve_metrics
@@ -96,8 +96,15 @@ def stream_reader_factory(context: RoleContext, metrics: StreamMetrics, pace: Pa
     lease_s = context.settings.lease_s / 2  # a short lease: the next owner of a stream repeats little
     store = StreamStore(context.database, owner=f"{socket.gethostname()}:{os.getpid()}:{ULID()}", lease_s=lease_s)
 
-    def create_reader(subscription: Subscription) -> StreamReader:
+    def create_reader(subscription: Subscription, refresh_triggers: RefreshTriggers) -> StreamReader:
         source = StreamSource(context.database.client, subscription.plan.database, max_await_ms=pace.max_await_ms)
-        return StreamReader(subscription, source=source, store=store, metrics=metrics, lease_s=lease_s)
+        return StreamReader(
+            subscription,
+            source=source,
+            store=store,
+            metrics=metrics,
+            lease_s=lease_s,
+            refresh_triggers=refresh_triggers,
+        )
 
     return create_reader

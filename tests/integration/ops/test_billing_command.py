@@ -224,7 +224,8 @@ async def test_names_the_terminal_cannot_encode_are_shown_all_the_same(stage: St
 
 
 async def test_a_closed_pipe_ends_the_export_quietly(stage: Stage) -> None:
-    await insert_usage(stage.store.database, days(31) * 10)
+    # More than a pipe holds, so that the command writes into one that is closed, however late `head` begins.
+    await insert_usage(stage.store.database, [replace(call, app_id="acme" * 100) for call in days(31) * 10])
 
     process = await asyncio.create_subprocess_exec(
         *("sh", "-c", f"{sys.executable} -P {PROGRAM} billing export | head -n 2"),

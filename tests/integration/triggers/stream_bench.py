@@ -67,9 +67,9 @@ class StreamBench:
         """The first one that is declared."""
         return Trigger("Orders", self.packages["Orders"].triggers[0])
 
-    def watcher(self, *, patience_s: float = 30.0) -> Watcher:
+    def watcher(self, *, patience_s: float = 30.0, check_interval_s: float = 0.3) -> Watcher:
         # Shorter waits, the same steps: what a test waits for is that something is noticed.
-        shorter = Pace(check_interval_s=0.3, patience_s=patience_s, max_await_ms=100)
+        shorter = Pace(check_interval_s=check_interval_s, patience_s=patience_s, max_await_ms=100)
         ground = RoleContext(
             self.settings,
             self.store.database,

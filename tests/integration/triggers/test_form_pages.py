@@ -356,7 +356,7 @@ async def test_while_the_store_is_frozen_a_browser_keeps_its_answers_too(
 
     monkeypatch.setattr(Acceptance, "accept", never)
 
-    async with serving(served.ground, options=GatewayOptions(store_timeout_s=0.05)) as hurried:
+    async with serving(served.ground, options=GatewayOptions(store_timeout_s=1.0)) as hurried:
         sent = await hurried.client.post(DEMO, data={**ADA, "note": "by noon"}, headers=BROWSER)
 
     assert (sent.status_code, sent.headers["retry-after"]) == (503, "5")

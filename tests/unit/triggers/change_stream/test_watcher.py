@@ -8,7 +8,7 @@ import pytest
 
 from triggers.change_stream.stream_reader import StreamReader, Subscription
 from triggers.change_stream.watched_triggers import TriggerSnapshot, WatchedTriggers
-from triggers.change_stream.watcher import Pace, Watcher
+from triggers.change_stream.watcher import Pace, RefreshTriggers, Watcher
 
 
 class FakeLooks:
@@ -29,7 +29,7 @@ def nothing_to_read(_: TriggerSnapshot) -> Sequence[Subscription]:
     return ()
 
 
-def no_keeper(_: Subscription) -> StreamReader:
+def no_reader(_: Subscription, __: RefreshTriggers) -> StreamReader:
     raise AssertionError("there is nothing to read")
 
 
@@ -53,7 +53,7 @@ async def test_a_triggers_fault_is_logged_once_and_again_when_it_changes(
 
     pace = Pace(check_interval_s=0.0)
     watcher = Watcher(
-        cast(WatchedTriggers, looks), subscriptions_for=nothing_to_read, stream_reader_for=no_keeper, pace=pace
+        cast(WatchedTriggers, looks), subscriptions_for=nothing_to_read, stream_reader_for=no_reader, pace=pace
     )
     await watcher.run(looks.stop)
 
