@@ -1,17 +1,22 @@
 """Ports of the loopback interface."""
 
 import asyncio
+import random
 import socket
 from collections.abc import Callable
 from contextlib import suppress
 
 LOOPBACK = "127.0.0.1"
+# Below the ports that systems give to outgoing connections: those could take the port of a server that restarts.
+_SERVER_PORTS = range(24_000, 32_000)
+_MAX_TRIES = 20
 
 
 def find_free_port(preferred: int | None = None) -> int:
     """Returns the preferred port if it is free, else another free one. Another process may still take it first."""
-    for candidate in (preferred, 0):
-        if candidate is not None and (port := _try_bind(candidate)):
+    others = random.SystemRandom().sample(_SERVER_PORTS, _MAX_TRIES)
+    for candidate in (*(() if preferred is None else (preferred,)), *others, 0):
+        if port := _try_bind(candidate):
             return port
     raise OSError("no free port on the loopback interface")
 

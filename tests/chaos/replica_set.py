@@ -13,9 +13,10 @@ from pymongo.errors import PyMongoError
 
 from ops.embedded.binaries import ServerBinary, find_mongod
 from ops.embedded.embedded_mongodb import mongod_argv
-from ops.embedded.loopback_ports import LOOPBACK, find_free_port, is_port_open
+from ops.embedded.loopback_ports import LOOPBACK, is_port_open
 from ops.processes.child_process import start_child, stop_child
 from tests.integration.stage import wait_until
+from tests.lasting_ports import lasting_port
 
 SET = "three"
 MEMBERS = 3
@@ -36,7 +37,7 @@ class ReplicaSet:
 
     async def start(self) -> None:
         while len(self.ports) < MEMBERS:
-            self.ports.append(find_free_port())
+            self.ports.append(lasting_port())
             await self.start_member(self.ports[-1])
         members = [{"_id": number, "host": f"{LOOPBACK}:{port}"} for number, port in enumerate(self.ports)]
         config = {"_id": SET, "members": members, "settings": TIMES}

@@ -11,9 +11,10 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from ops.embedded.binaries import find_mongod
 from ops.embedded.embedded_mongodb import mongod_argv
-from ops.embedded.loopback_ports import LOOPBACK, find_free_port, is_port_open
+from ops.embedded.loopback_ports import LOOPBACK, is_port_open
 from ops.processes.child_process import start_child, stop_child
 from tests.integration.stage import wait_until
+from tests.lasting_ports import lasting_port
 
 OPLOG_MB = 4
 DOCUMENT = "x" * 1024 * 1024
@@ -24,7 +25,7 @@ Document = dict[str, Any]
 @contextlib.asynccontextmanager
 async def mongodb_with_small_oplog(folder: Path) -> AsyncIterator[str]:
     """Its URL."""
-    port = find_free_port()
+    port = lasting_port()
     data = folder / "small"
     data.mkdir()
     argv = mongod_argv(find_mongod(), folder=data, port=port)

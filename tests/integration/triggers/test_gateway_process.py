@@ -14,6 +14,7 @@ import pytest
 
 from tests.integration.triggers.condition_wait import wait_until
 from tests.integration.triggers.gateway_server import settings_with_package, sign_as_standard
+from tests.lasting_ports import lasting_port
 from workers.setting_values import Address
 from workers.settings import Settings, as_environment
 from workers.store.run_store import RunStore, connect
@@ -44,11 +45,6 @@ async def start(settings: Settings, port: int, *, how: str = ON_UVLOOP) -> Proce
     )
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 async def wait_until_ready(client: httpx.AsyncClient, *, within_s: float = 20) -> None:
     give_up_at = time.monotonic() + within_s
     while True:
@@ -65,7 +61,7 @@ async def wait_until_ready(client: httpx.AsyncClient, *, within_s: float = 20) -
 async def test_a_gateway_accepts_and_stops_in_order(
     settings: Settings, tmp_path: Path, stop: signal.Signals, how: str
 ) -> None:
-    port = free_port()
+    port = lasting_port()
     process = await start(settings_with_package(settings, tmp_path), port, how=how)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
         await wait_until_ready(client)
@@ -83,7 +79,7 @@ async def test_a_gateway_accepts_and_stops_in_order(
 
 
 async def test_what_became_of_calls_is_written_while_the_gateway_runs(settings: Settings, tmp_path: Path) -> None:
-    port = free_port()
+    port = lasting_port()
     process = await start(settings_with_package(settings, tmp_path), port)
     database = connect(settings.mongodb_url or "", database=settings.database)
     call = sign_as_standard("{}")

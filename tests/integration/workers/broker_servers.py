@@ -13,9 +13,10 @@ from typing import Any
 from redis.asyncio import Redis
 
 from ops.embedded.binaries import find_redis
-from ops.embedded.loopback_ports import LOOPBACK, find_free_port, is_port_open
+from ops.embedded.loopback_ports import LOOPBACK, is_port_open
 from ops.processes.child_process import kill_child_group, start_child
 from tests.integration.stage import wait_until
+from tests.lasting_ports import lasting_port
 from tests.server_logs import WatchedServer
 
 MASTER = "mymaster"
@@ -88,7 +89,7 @@ class RedisProcess:
     """A Redis server or Sentinel that a test may kill and restart."""
 
     def __init__(self, folder: Path, *flags: str, configuration: Sequence[str] = (), sentinel: bool = False) -> None:
-        self.port = find_free_port()
+        self.port = lasting_port()
         self.process: Process | None = None
         self._log = folder / f"{self.port}.log"
         file = folder / f"{self.port}.conf"

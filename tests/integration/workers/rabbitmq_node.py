@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from kombu import Connection
 
-from ops.embedded.loopback_ports import LOOPBACK, find_free_port, is_port_open
+from ops.embedded.loopback_ports import LOOPBACK, is_port_open
 from ops.processes.child_process import kill_child_group, start_child, stop_child
 from tests.integration.stage import wait_until
 from tests.integration.workers.broker_servers import Certificates
+from tests.lasting_ports import lasting_port
 from tests.server_logs import WatchedServer
 
 RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -32,9 +33,9 @@ class RabbitMQ:
     """A node with its own folder, cookie, ports and name server."""
 
     def __init__(self, folder: Path, certificates: Certificates) -> None:
-        self.port, self.tls_port = find_free_port(), find_free_port()
+        self.port, self.tls_port = lasting_port(), lasting_port()
         self._folder = folder
-        self._epmd_port = find_free_port()
+        self._epmd_port = lasting_port()
         self._epmd: Process | None = None
         self.process: Process | None = None
         self._watched = WatchedServer(
@@ -59,7 +60,7 @@ class RabbitMQ:
             "ERL_EPMD_PORT": str(self._epmd_port),
             "ERL_EPMD_ADDRESS": LOOPBACK,
             "RABBITMQ_NODENAME": f"test{self.port}@localhost",
-            "RABBITMQ_DIST_PORT": str(find_free_port()),
+            "RABBITMQ_DIST_PORT": str(lasting_port()),
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
             "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
