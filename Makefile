@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 # pytest looks at its session's time between tests only.
-AT_MOST := $(if $(shell command -v timeout),timeout --kill-after=15 900)
+AT_MOST := $(if $(shell command -v timeout),timeout --kill-after=15 1200)
 # Tests on servers mostly wait: 607 of them take 170 s of CPU. Each process has servers of its own, and takes whole files in the order of their names
 # here: the longest first. By itself xdist would begin with the files of many tests, and end with the storms of a minute.
 PROCESSES ?= 4
@@ -60,9 +60,9 @@ test-versions: $(VENV)/.installed-dev ## The same on the oldest and the newest P
 test-integration: $(VENV)/.installed-dev ## Tests on real Redis, MongoDB and Celery, started by the suite; and with programs
 	@$(BIN)/pytest -q $(SIDE_BY_SIDE) tests/e2e tests/chaos tests/integration tests/tools $(ARGS)
 
-chaos: $(VENV)/.installed-dev ## The long storms: kills, pauses and outages at random, at most 15 minutes; 500 examples of each property
+chaos: $(VENV)/.installed-dev ## The long storms: kills, pauses and outages at random; 500 examples of each property; some 20 minutes
 	@UNATTENDED_TEST_LONG=1 $(AT_MOST) $(BIN)/pytest -q -n auto -m hypothesis tests/unit tests/contracts
-	@UNATTENDED_TEST_LONG=1 $(AT_MOST) $(BIN)/pytest -q --session-timeout=870 tests/chaos $(foreach file,$(CHAOS_OF_TRIGGERS) $(CHAOS_OF_ACCOUNTING),--ignore=$(file)) $(ARGS)
+	@UNATTENDED_TEST_LONG=1 $(AT_MOST) $(BIN)/pytest -q --session-timeout=1140 tests/chaos $(foreach file,$(CHAOS_OF_TRIGGERS) $(CHAOS_OF_ACCOUNTING),--ignore=$(file)) $(ARGS)
 
 chaos-triggers: $(VENV)/.installed-dev ## The same for clocks and changes: 10,000 ticks, 100,000 events; at most 30 minutes
 	@UNATTENDED_TEST_LONG=1 $(BIN)/pytest -q --session-timeout=1800 $(CHAOS_OF_TRIGGERS) $(ARGS)
