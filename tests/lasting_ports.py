@@ -1,7 +1,7 @@
 """Ports of servers that tests stop and start again.
 
 Linux gives the ports of its local range to connections and to servers on port 0. So while a server on such a port is
-down, another process may get it, and the server cannot start again or, worse, its clients talk to a stranger.
+down, another process may get it: the server cannot start again, or its clients reach another server.
 """
 
 import os

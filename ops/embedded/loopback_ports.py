@@ -15,8 +15,8 @@ _MAX_TRIES = 20
 def find_free_port(preferred: int | None = None) -> int:
     """Returns the preferred port if it is free, else another free one. Another process may still take it first."""
     others = random.SystemRandom().sample(_SERVER_PORTS, _MAX_TRIES)
-    for candidate in (*(() if preferred is None else (preferred,)), *others, 0):
-        if port := _try_bind(candidate):
+    for candidate in (preferred, *others, 0):
+        if candidate is not None and (port := _try_bind(candidate)):
             return port
     raise OSError("no free port on the loopback interface")
 

@@ -35,7 +35,7 @@ def note(text: str, *, context_variables=None):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """`descriptors` are those beside the connections to MongoDB: its pool grows with what is asked at once."""
+    """`descriptors` excludes connections to MongoDB: their pool grows with the commands of one moment."""
 
     runs: int
     resident_kb: int

@@ -60,7 +60,7 @@ class StreamReader:
         store: StreamStore,
         metrics: StreamMetrics,
         lease_s: float,
-        refresh_triggers: Callable[[], Awaitable[None]],
+        refresh_triggers: Callable[[], Awaitable[object]],
     ) -> None:
         """`refresh_triggers` reads the triggers and their pauses, and updates the subscription."""
         self._refresh_triggers = refresh_triggers

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 MAX_CHECK_SHARE = 0.05  # of the time: very many triggers are checked less often
 
-RefreshTriggers = Callable[[], Awaitable[None]]
+RefreshTriggers = Callable[[], Awaitable[object]]
 StreamReaderFactory = Callable[[Subscription, RefreshTriggers], StreamReader]
 SubscriptionFactory = Callable[[TriggerSnapshot], Sequence[Subscription]]
 Step = Callable[[], Awaitable[float]]
@@ -93,9 +93,6 @@ class Watcher:
             self._update_readers(subscriptions, tasks)
         return max(self._pace.check_interval_s, (time.monotonic() - began) / MAX_CHECK_SHARE)
 
-    async def _refresh(self, tasks: asyncio.TaskGroup) -> None:
-        await self._check_triggers(tasks)
-
     def _update_readers(self, subscriptions: Mapping[str, Subscription], tasks: asyncio.TaskGroup) -> None:
         if self._is_stopping:
             return  # a new reader would not be stopped
@@ -105,7 +102,7 @@ class Watcher:
             if stream in self._stream_readers:
                 self._stream_readers[stream].update_subscription(subscription)
             elif stream not in self._running or self._running[stream].done():  # a previous reader may still be stopping
-                reader = self._stream_reader_for(subscription, partial(self._refresh, tasks))
+                reader = self._stream_reader_for(subscription, partial(self._check_triggers, tasks))
                 self._stream_readers[stream] = reader
                 self._running[stream] = tasks.create_task(reader.run(), name=f"stream {stream}")
 

@@ -218,14 +218,14 @@ async def test_a_pause_is_for_ones_own_app_alone(gateway: Gateway, acme: ApiClie
         return (await gateway.client.post(f"/hooks/{app_id}/Sales/paid", **sign_as_standard("{}"))).status_code
 
     paused = await acme.post(f"{PAID}/pause", {"note": "stocktaking"})
-    await wait_until(lambda: _has_status(deliver("acme"), 503), "it is felt")
+    await wait_until(lambda: _has_status(deliver("acme"), 503), "the pause begins")
     others = await deliver("globex")
     shown = (await acme.get(PAID)).json()
     everybody = await operator.post(f"{PAID}/pause")
-    told = (await acme.get(PAID)).json()["paused"]
+    operators_pause = (await acme.get(PAID)).json()["paused"]
     refused = await acme.post(f"{PAID}/resume")
     resumed = await operator.post(f"{PAID}/resume")
-    await wait_until(lambda: _has_status(deliver("acme"), 202), "it is felt")
+    await wait_until(lambda: _has_status(deliver("acme"), 202), "the pause is over")
 
     assert (paused.json()["app_id"], paused.json()["changed"]) == ("acme", True)
     assert others == 202
@@ -235,7 +235,7 @@ async def test_a_pause_is_for_ones_own_app_alone(gateway: Gateway, acme: ApiClie
         "stocktaking",
     )
     assert (everybody.json()["app_id"], refused.status_code, resumed.json()["changed"]) == (None, 409, True)
-    assert told["by"] == "operator"  # apps do not see names of operators
+    assert operators_pause["by"] == "operator"  # the name of the operator's key is hidden from apps
     assert (await acme.post(f"{PAID}/resume")).json()["changed"] is False
 
 
